@@ -70,6 +70,7 @@ class LitModel(pl.LightningModule):
         if scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
         self.metrics: dict[str, dict[int, EpochMetric]] = {"train": {}, "val": {}, "test": {}}  # by stage and loader
+        self.used: dict[tuple[str, int], EpochMetric] = {}  # metrics of earlier epochs
         self.resumed: dict[int, dict[str, Tensor]] = {}  # the sums of an epoch within which a run is resumed
         self.counted = (-1, -1)  # epoch and batch that were last added to the training metrics
 
@@ -201,7 +202,11 @@ class LitModel(pl.LightningModule):
         """Return the metrics of the current epoch."""
         current = self.metrics[stage]
         if dataloader_idx not in current:
-            current[dataloader_idx] = self.new_metric(exact_dtype(self.device)).to(self.device)
+            metric = self.used.pop((stage, dataloader_idx), None)  # as a new one makes the host wait for the device
+            if metric is None or metric.device != self.device:
+                metric = self.new_metric(exact_dtype(self.device)).to(self.device)
+            metric.reset()
+            current[dataloader_idx] = metric
             if stage == "train" and dataloader_idx in self.resumed:
                 current[dataloader_idx].restore(self.resumed.pop(dataloader_idx))
         return current[dataloader_idx]
@@ -251,7 +256,7 @@ class LitModel(pl.LightningModule):
     def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
         """Log the metrics of a stage, or of one of its loaders, unless they are logged already."""
         for number in sorted(self.metrics[stage]) if dataloader_idx is None else [dataloader_idx]:
-            metric = self.metrics[stage].pop(number)
+            metric = self.used[stage, number] = self.metrics[stage].pop(number)
             suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
             computed = metric.compute()
             if stage == "train":
@@ -332,7 +337,8 @@ class LitModel(pl.LightningModule):
         return super().load_from_checkpoint(checkpoint_path, *args, **options)
 
     def setup(self, stage: str) -> None:
-        """End the group of processes before the interpreter ends, which its threads would not survive."""
+        """Begin with new metrics; end the group of processes before the interpreter, whose end its threads abort."""
+        self.used.clear()
         if self.trainer.world_size > 1:
             atexit.unregister(_end_processes)
             atexit.register(_end_processes)

@@ -73,6 +73,7 @@ class LitClassifier(LitDescent):
         if isinstance(self.head, RegressionHead):
             raise ValueError("head=RegressionHead() predicts numbers and no classes; use LitRegressor(net)")
         self.class_weight = class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
+        self.table: Tensor | None = None  # of the factors, on the device
         self.save_arguments(head=head_description(self.head), class_weight=self.class_weight)
 
     def weights(self, y: Tensor, weight: Tensor | None, classes: int | None) -> Tensor | None:
@@ -80,7 +81,9 @@ class LitClassifier(LitDescent):
         weight = super().weights(y, weight, classes)
         if self.class_weight is None:
             return weight
-        factors = class_factors(self.class_weight, y, classes)
+        if self.table is None or self.table.device != y.device:
+            self.table = factor_table(self.class_weight, classes, y.device)
+        factors = self.table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss checks labels
         return factors if weight is None else weight * factors
 
     def new_metric(self, exact: torch.dtype) -> ClassificationMetric:
@@ -133,13 +136,12 @@ def label_factors(class_weight: dict[int, float] | list[float], classes: int | N
     return {label: class_weight.get(label, 1.0) for label in labels}
 
 
-def class_factors(class_weight: dict[int, float] | list[float], y: Tensor, classes: int | None) -> Tensor:
-    """Return the factor of each sample's class, in double precision where the device has it.
+def factor_table(class_weight: dict[int, float] | list[float], classes: int | None, device: torch.device) -> Tensor:
+    """Return the factors of all classes in their order, in double precision where the device has it.
 
     Example:
-        >>> class_factors({1: 2.0}, torch.tensor([1, -1]), None)
-        tensor([2., 1.], dtype=torch.float64)
+        >>> factor_table({1: 2.0}, None, torch.device("cpu"))
+        tensor([1., 2.], dtype=torch.float64)
     """
     factors = list(label_factors(class_weight, classes).values())
-    table = torch.tensor(factors, dtype=exact_dtype(y.device), device=y.device)
-    return table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss refuses other labels
+    return torch.tensor(factors, dtype=exact_dtype(device), device=device)

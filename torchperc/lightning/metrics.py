@@ -83,7 +83,7 @@ class ClassificationMetric(EpochMetric):
         super().__init__(exact)
         self.head, self.has_margin = head, False
         self.add_sums("errors", "mistakes")
-        self.add_state("margin", torch.tensor(torch.inf, dtype=exact), dist_reduce_fx="min")
+        self.add_state("margin", torch.full((), torch.inf, dtype=exact), dist_reduce_fx="min")
 
     def update(
         self,
@@ -117,6 +117,11 @@ class ClassificationMetric(EpochMetric):
             if len(y):
                 nearest = (y * (scores - self.head.threshold)).min() / norm  # of zero weights 0/0, which is 0 here
                 self.margin = torch.minimum(self.margin, nearest.nan_to_num(0.0, -torch.inf, torch.inf))
+
+    def reset(self) -> None:
+        """Begin anew."""
+        super().reset()
+        self.has_margin = False
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name; the margin, if it is a distance."""
