@@ -368,7 +368,7 @@ def test_a_run_resumes_in_as_many_processes(tmp_path):
     _run(0, 1, tmp_path / "one")
     for error in processes.run(2, _resumed, tmp_path / "other", tmp_path / "one/last.ckpt"):
         assert isinstance(error, CheckpointError)
-        assert "of a run in 1 process, and this one has 2" in str(error)
+        assert "processes=1, this one has processes=2" in str(error)
 
 
 # --- the command line ---
