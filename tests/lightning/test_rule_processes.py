@@ -105,7 +105,7 @@ def _refused(rank, size, kind):
     ("kind", "text"),
     [
         ("not asked", "2 processes; use distributed='mix'"),
-        ("mini-batches", "distributed='mix' needs all samples of each process at once"),
+        ("mini-batches", "distributed='mix' needs all samples"),
     ],
 )
 def test_what_cannot_be_learned_together(kind, text):

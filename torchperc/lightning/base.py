@@ -282,11 +282,13 @@ class LitModel(pl.LightningModule):
                 self.log_once(values)
 
     def log_once(self, values: Mapping[str, float], **options: Any) -> None:
-        """Log values of an epoch, which are the same in all processes."""
-        device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
+        """Log values of an epoch, which are the same in all processes.
+
+        ``rank_zero_only`` keeps Lightning from averaging them, which is not exact; every process logs them.
+        """
+        options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "rank_zero_only": True}
         for name, value in values.items():
-            number = torch.tensor(value, dtype=exact_dtype(device), device=device)
-            self.log(name, number, on_step=False, on_epoch=True, batch_size=1, sync_dist=True, **options)
+            self.log(name, torch.tensor(value, dtype=torch.float64), **options)
 
     # --- checkpoints ---
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DistributedSampler
 
 from torchperc._checks import check_choice, is_sparse
 from torchperc.lightning.base import LitModel
@@ -185,6 +186,13 @@ class LitRule(LitModel):
         if self.saved is not None and self.saved["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
+    def on_train_start(self) -> None:
+        """Present samples as ``order`` says: a Trainer's ``DistributedSampler`` would shuffle those in order, too."""
+        super().on_train_start()
+        sampler = getattr(self.trainer.train_dataloader, "sampler", None)
+        if self.trainer_options["distributed"] is not None and isinstance(sampler, DistributedSampler):
+            sampler.shuffle = False
+
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """Present a batch to the rule."""
         x, y, weight = self.unpack(self.own_samples(batch, "train", batch_idx))
@@ -210,8 +218,8 @@ class LitRule(LitModel):
             self.run = self.started_run(x, y, weight)
         if not all(map(_same, (x, y, weight), self.samples)):
             raise ValueError(
-                "the batch differs from that of the last epoch; use shuffle=False and LitRule(order='shuffled'), and "
-                "in several processes a SliceLoader, or Trainer(use_distributed_sampler=False)"
+                "the batch differs from that of the last epoch; use a loader with shuffle=False, and "
+                "LitRule(order='shuffled')"
             )
         self.run.epoch()
         self.run.write_to(uncompiled(self.net))
