@@ -213,7 +213,7 @@ def test_a_diverging_descent_goes_to_infinity_and_a_perceptron_says_so():
 
 
 def test_a_memory_map_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("torchperc.samples.parts.CHUNK", 1000)
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 1000)
     np.save(tmp_path / "x.npy", X)
     nets, order = (linear(), linear()), rng.permutation(300)
     for net, rows in zip(nets, (X, np.load(tmp_path / "x.npy", mmap_mode="r")), strict=True):

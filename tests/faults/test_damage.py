@@ -70,7 +70,7 @@ def log(path):
 def use_log(path):
     X, y, _ = run()
     read = tp.MistakeLog.load(path, X, y)
-    return made_of(read.index, read.step, read.coef, read.wrong, read.steps, read.last().weight)
+    return made_of(read.sample, read.step, read.coef, read.predicted, read.steps, read.last().weight)
 
 
 def certificate(path):
@@ -173,7 +173,7 @@ def chain_log(path):
 
 def use_chain_log(path):
     log = tp.sequences.ChainLog.load(path, *tagged())
-    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
+    return made_of(log.index, log.step, log.last().weight, log.averaged().weight)
 
 
 SEALED = {

@@ -184,7 +184,7 @@ def test_the_boundary_of_both_runs_is_pictured(opened):
     expect(pictures).to_have_count(2, timeout=PATIENCE)
     for number in range(2):
         picture = seen(pictures.nth(number))
-        page.wait_for_function("image => image.complete && image.naturalWidth == 500", arg=picture.element_handle())
+        page.wait_for_function("image => image.complete && image.naturalWidth == 600", arg=picture.element_handle())
     page.screenshot(path=SHOTS / "images.png")
 
 

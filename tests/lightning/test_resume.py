@@ -626,7 +626,7 @@ def test_a_second_run_killed_before_it_saved_leaves_the_first(finished, tmp_path
     folder = tmp_path / "run"
     assert rerun(finished, folder, die(0))[0] == -signal.SIGKILL
     found = content(folder)
-    assert found.pop(".torchperc-lock")
+    assert found.pop(".torchperc-lock") == b""
     assert {name: found[name] for name in content(finished)} == content(finished)
 
 

@@ -104,7 +104,11 @@ def _refused(rank, size, kind):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
+<<<<<<< HEAD
         ("not asked", "2 processes; use distributed='mix'"),
+=======
+        ("not asked", "would learn different weights in each of 2 processes; use distributed='mix'"),
+>>>>>>> heart
         ("mini-batches", "distributed='mix' needs all samples"),
     ],
 )

@@ -78,8 +78,9 @@ def run(engine, case, seed, dtype=torch.float64):
             values.copy_(torch.tensor(case["start"] * rng.integers(-2, 3, size=values.shape)))
     tie, margin = case["tie and margin"]
     options = {name: case[name] for name in ("order", "bias_step", "lr")} | {"tie": tie, "margin": margin}
-    if case["kind"] == "subnormal" and case["bias_step"] == "radius":
-        options["bias_step"] = "unit"  # a bias step of R² would be 0, which is refused
+    if case["kind"] == "subnormal":  # a bias step of R² would be 0 and smaller steps vanish: both are refused
+        options |= {"bias_step": "unit" if case["bias_step"] == "radius" else case["bias_step"], "lr": 1.0}
+        weights["floats"] = weights["integers"]
     options["max_epochs"] = 1 if case["order"] == "random-mistake" else int(rng.integers(1, 6))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="tie='strict' updates only")
@@ -203,6 +204,16 @@ def test_plain_data_are_decided_by_rounded_scores(monkeypatch):
     result, _ = fit("compiled", X, y)
     assert result.mistakes > 100
     assert len(result.log.errors()) == result.mistakes + 1
+
+
+def test_random_mistakes_of_tiny_samples_are_looked_for_in_double_precision(monkeypatch):
+    """Scores in float32 would leave every sample to exact arithmetic, in every step."""
+    rng, calls = np.random.default_rng(0), []
+    X, y = (rng.standard_normal((200, 5)) * 1e-20).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
+    exact = decide_exactly
+    monkeypatch.setattr("torchperc.rules.problem.decide_exactly", lambda *args: calls.append(1) or exact(*args))
+    result, _ = fit("reference", X, y, dtype=torch.float32, order="random-mistake", max_epochs=1)
+    assert len(calls) < 3 * result.log.steps  # one per step, and few more
 
 
 # --- what follows from it ---

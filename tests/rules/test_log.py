@@ -375,3 +375,9 @@ def test_near_ties_are_decided_exactly():
         return sum((1 if s >= 0 else -1) != label for s, label in zip(scores, y.tolist(), strict=True))
 
     assert log.errors().tolist() == [wrong(log.state_at(t)) for t in range(len(log) + 1)]
+
+
+def test_what_cannot_be_read_says_what_was_expected(tmp_path):
+    for path, error in ((tmp_path / "none.npz", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(error, match=f"cannot read {path}.*one file"):
+            tp.MistakeLog.load(path, [[1.0]], [1])

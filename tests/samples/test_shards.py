@@ -34,7 +34,7 @@ def test_collectives():
 
 
 def _disagree(rank, size):
-    return process_group.agreed("margin", rank // 2)
+    return process_group.check_same_options({"margin": rank // 2})
 
 
 def test_what_differs_is_an_error_everywhere():
@@ -53,7 +53,7 @@ def _compared(rank, size):
 
 def _agrees(name, value):
     try:
-        process_group.agreed(name, value)
+        process_group.check_same_options({name: value})
     except ValueError:
         return False
     return True

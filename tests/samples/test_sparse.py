@@ -153,7 +153,7 @@ def test_combinations_of_samples_are_exact_for_integers(classes, dtype):
     X, _ = numbers(count=400)
     rng = np.random.default_rng(1)
     coefs = rng.integers(-5, 6, (400, classes)) * (rng.random((400, classes)) < 0.5).astype(float)
-    combined = Sparse(sp.csr_array(X.astype(dtype))).combine(torch.from_numpy(coefs))
+    combined = Sparse(sp.csr_array(X.astype(dtype))).weighted_sum(torch.from_numpy(coefs))
     assert combined.dtype == torch.float64
     assert torch.equal(combined, torch.from_numpy(coefs.T @ X))
 
@@ -411,8 +411,8 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
     X.flush()
     code = (
         "import numpy as np, torch, torchperc as tp\n"
-        "from torchperc.samples import parts\n"
-        "parts.CHUNK = 2**22; torch.set_num_threads(1)\n"
+        "from torchperc.samples import mapped\n"
+        "mapped.CHUNK = 2**22; torch.set_num_threads(1)\n"
         f"X = np.load({str(tmp_path / 'X.npy')!r}, mmap_mode='r')\n"
         "y = torch.ones(len(X), dtype=torch.int64); y[::2] = -1\n"
         "table = tp.data.Dataset(X, y, ('a', 'b'), tuple(map(str, range(100))))\n"
@@ -422,7 +422,7 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
         "open('/proc/self/clear_refs', 'w').write('5')\n"
         "before = resident('VmRSS')\n"
         "made = tp.data.make_partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
-        "rows = parts.chunked(X); rows.hash(y)\n"
+        "rows = mapped.chunked(X); rows.hash(y)\n"
         "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

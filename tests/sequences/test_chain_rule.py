@@ -75,7 +75,7 @@ def test_engines_agree(layout):
         assert runs[0].log.equals(runs[1].log)
         assert runs[0].history == runs[1].history
         assert all(torch.equal(a, b) for a, b in zip(*(run.model._tensors for run in runs), strict=True))
-        assert set(runs[0].log.sample.tolist()) <= set(weights.nonzero()[0].tolist())
+        assert set(runs[0].log.index.tolist()) <= set(weights.nonzero()[0].tolist())
 
 
 @pytest.mark.parametrize("margin", [0, 0.7])
@@ -425,7 +425,7 @@ def test_rule_and_autograd_agree_to_the_bit_on_integers(margin):
         ours = ChainPerceptron(3, 3, dtype=torch.float64)
         result = tp.RuleTrainer(3, 0.5, margin=margin, engine=engine).fit(ours, X, y)
         net, moved = descended(X, y, 3, result.epochs, 0.5, margin)
-        assert result.log.sample.tolist() == moved
+        assert result.log.index.tolist() == moved
         assert len(moved) > 10
         for one, other in zip(ours.parameters(), net.parameters(), strict=True):
             assert torch.equal(one, other)
@@ -438,7 +438,7 @@ def test_rule_and_autograd_agree_on_any_numbers():
     ours = ChainPerceptron(3, 3, dtype=torch.float64)
     result = tp.RuleTrainer(3, 0.3).fit(ours, X, y)
     net, moved = descended(X, y, 3, result.epochs, 0.3, 0)
-    assert result.log.sample.tolist() == moved
+    assert result.log.index.tolist() == moved
     for one, other in zip(ours.parameters(), net.parameters(), strict=True):
         assert torch.allclose(one, other, rtol=1e-12, atol=1e-12)
 

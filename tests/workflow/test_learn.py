@@ -288,7 +288,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     _, path, _ = learned
     monkeypatch.setattr("torchperc.workflow.classes.MANY", 1)
     found = learn(path, folder=tmp_path / "held", max_epochs=10, report=False)
-    monkeypatch.setattr("torchperc.samples.parts.CHUNK", 4096)  # so that some of this file is too much to hold
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=10, stream=True, report=False)
     for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
         a, b = (tp.FittedModel.load(each / name).net for each in (streamed.folder, found.folder))

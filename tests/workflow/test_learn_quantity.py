@@ -258,7 +258,7 @@ def test_sparse_files_stay_sparse(tmp_path, run, monkeypatch, unpainted):
 
 
 def test_data_larger_than_memory_are_learned_by_descent(tmp_path, monkeypatch, unpainted):
-    monkeypatch.setattr("torchperc.samples.parts.CHUNK", 2**10)
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 2**10)
     monkeypatch.setattr("torchperc.workflow.regression.MANY", 1)
     frame = flats(tmp_path / "flats.csv")
     found = learn(tmp_path / "flats.csv", folder=tmp_path / "run", stream=True, max_epochs=3, dtype="float64")

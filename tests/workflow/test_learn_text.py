@@ -128,7 +128,7 @@ def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainte
     path, _ = learned
     monkeypatch.setattr("torchperc.workflow.classes.MANY", 1)
     found = learn(path, folder=tmp_path / "held", max_epochs=20, report=False)
-    monkeypatch.setattr("torchperc.samples.parts.CHUNK", 4096)  # so that some of this file is too much to hold
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
     assert streamed.model.encoding == found.model.encoding
     assert streamed.model.scaler.state() == found.model.scaler.state()

@@ -209,7 +209,8 @@ class KernelProblem(Problem):
         """Return k of samples with training samples, bias included: (N, M)."""
         unique, place = np.unique(index, return_inverse=True)
         support = self.samples.take(torch.from_numpy(unique).to(self.samples.device))
-        return self.kernel.gram(samples, support)[:, torch.from_numpy(place)] + self.bias_step
+        place_of = torch.from_numpy(place).to(self.samples.device)
+        return self.kernel.gram(samples, support)[:, place_of] + self.bias_step
 
     def scores(self, weights: Any, samples: Samples | None = None) -> Tensor:
         """Return the scores of samples (default: the training samples): (N, K)."""

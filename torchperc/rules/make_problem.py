@@ -180,7 +180,7 @@ def check_updates(steps: Array, samples: Samples) -> None:
     if least >= 1.0 or samples.longest > 1e-150:
         return
     largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
-    if largest * least < torch.finfo(samples.dtype).tiny:
+    if 0.0 < largest * least < torch.finfo(samples.dtype).tiny or (largest and not largest * least):
         raise ValueError(f"X holds no number above {largest:g}, so steps of {least:g} vanish; scale X up")
 
 

@@ -17,7 +17,6 @@ from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXING
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
 from torchperc.rules.kernel import Kernel, KernelProblem
-from torchperc.rules.mixing import start_mixing
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
@@ -197,6 +196,8 @@ class RuleTrainer:
             run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
             return run
         if self.distributed is not None:
+            from torchperc.rules.mixing import start_mixing  # which needs runs
+
             return start_mixing(self, net, X, y, validation, sample_weight)
         start: Any = None
         if self.kernel is not None:

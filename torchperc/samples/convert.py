@@ -85,7 +85,7 @@ def sparse_features(
         given.sum_duplicates()
     with np.errstate(over="ignore"):
         result = given.astype(np.float32 if dtype == torch.float32 else np.float64, copy=False)
-    if look and not np.isfinite(result.data.sum()) and not np.isfinite(result.data).all():
+    if look and not np.isfinite(result.data).all():
         entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
         row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
         raise _not_finite(name, first + row, int(result.indices[entry]), float(given.data[entry]), dtype)
