@@ -197,6 +197,15 @@ def test_logging_is_not_told_to_be_for_one_rank(tmp_path, monkeypatch):
     assert not any(options.get("rank_zero_only") for options in given)
 
 
+def test_the_norm_of_a_stream_is_that_of_its_last_weights(tmp_path):
+    """Averaging changes the net and not the rule, so the norm is the same."""
+    last, averaged = (
+        fit(tmp_path / select, L.LitRule(tp.Perceptron(3), select=select), loader(TRAIN), epochs=2)
+        for select in ("last", "averaged")
+    )
+    assert averaged.callback_metrics["norm"] == last.callback_metrics["norm"]
+
+
 @pytest.mark.parametrize("make", [L.LitClassifier, L.LitRule])
 def test_a_limit_of_batches_holds_for_a_slice_loader(tmp_path, make):
     lit = make(tp.Perceptron(3))

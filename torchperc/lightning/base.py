@@ -197,6 +197,11 @@ class LitModel(pl.LightningModule):
         weight = getattr(self.net, "weight", None)
         return None if weight is None else torch.linalg.vector_norm(weight.detach())
 
+    def parameter_norm(self) -> Tensor:
+        """Return the norm of all parameters, which is logged as ``norm``."""
+        exact = exact_dtype(self.device)
+        return torch.stack([each.detach().to(exact).square().sum() for each in self.net.parameters()]).sum().sqrt()
+
     def inputs(self, batch: Any) -> Tensor:
         """Return the samples of a batch with labels or without."""
         x = batch[0] if isinstance(batch, tuple | list) and batch else batch
@@ -272,8 +277,7 @@ class LitModel(pl.LightningModule):
             suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
             computed = metric.compute()
             if stage == "train":
-                squares = [each.detach().to(metric.exact).square().sum() for each in self.net.parameters()]
-                computed["norm"] = torch.stack(squares).sum().sqrt()
+                computed["norm"] = self.parameter_norm().to(metric.exact)
             numbers = torch.stack(list(computed.values())).tolist()  # one wait for a device
             values = dict(zip(computed, numbers, strict=True))
             found = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
@@ -282,13 +286,11 @@ class LitModel(pl.LightningModule):
                 self.log_once(values)
 
     def log_once(self, values: Mapping[str, float], **options: Any) -> None:
-        """Log values of an epoch, which are the same in all processes.
-
-        ``rank_zero_only`` keeps Lightning from averaging them, which is not exact; every process logs them.
-        """
-        options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "rank_zero_only": True}
+        """Log values of an epoch, which are the same in all processes: their maximum, as a mean would be rounded."""
+        device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
+        options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "reduce_fx": "max"}
         for name, value in values.items():
-            self.log(name, torch.tensor(value, dtype=torch.float64), **options)
+            self.log(name, torch.tensor(value, dtype=exact_dtype(device), device=device), **options)
 
     # --- checkpoints ---
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DistributedSampler
 
 from torchperc._checks import check_choice, is_sparse
 from torchperc.lightning.base import LitModel
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.classifier import check_class_weight, label_factors
-from torchperc.lightning.metrics import ClassificationMetric
+from torchperc.lightning.metrics import ClassificationMetric, exact_dtype
 from torchperc.model.describe import described_net, uncompiled
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
@@ -186,13 +185,6 @@ class LitRule(LitModel):
         if self.saved is not None and self.saved["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
-    def on_train_start(self) -> None:
-        """Present samples as ``order`` says: a Trainer's ``DistributedSampler`` would shuffle those in order, too."""
-        super().on_train_start()
-        sampler = getattr(self.trainer.train_dataloader, "sampler", None)
-        if self.trainer_options["distributed"] is not None and isinstance(sampler, DistributedSampler):
-            sampler.shuffle = False
-
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """Present a batch to the rule."""
         x, y, weight = self.unpack(self.own_samples(batch, "train", batch_idx))
@@ -218,8 +210,8 @@ class LitRule(LitModel):
             self.run = self.started_run(x, y, weight)
         if not all(map(_same, (x, y, weight), self.samples)):
             raise ValueError(
-                "the batch differs from that of the last epoch; use a loader with shuffle=False, and "
-                "LitRule(order='shuffled')"
+                "the batch differs from that of the last epoch; use shuffle=False and LitRule(order='shuffled'), and "
+                "in several processes a SliceLoader, or a DistributedSampler(shuffle=False) of your own"
             )
         self.run.epoch()
         self.run.write_to(uncompiled(self.net))
@@ -309,13 +301,17 @@ class LitRule(LitModel):
             return
         mistakes = int(metric.mistakes)  # type: ignore[arg-type]
         record, most = self.end_epoch(mistakes), self.trainer.max_epochs or -1
-        values = {"norm": self.norm, "theory/mistakes": float(sum(record.mistakes for record in self.history))}
+        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
         self.log_once(values if record.upper is None else {**values, "theory/upper": record.upper})
         if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= most > 0:
             self.verdict = Verdict.BUDGET
         self.trainer.should_stop = self.trainer.should_stop or self.verdict is not None
+
+    def parameter_norm(self) -> Tensor:
+        """Return the norm of the stream's weights; the net may have their average."""
+        return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
 
     def end_epoch(self, mistakes: int) -> EpochRecord:
         """Return the record of an epoch of the stream, which is added to the history."""
