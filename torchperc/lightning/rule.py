@@ -206,6 +206,8 @@ class LitRule(LitModel):
     def learn_all(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
         """Make one epoch of the run on these samples."""
         if self.run is None:
+            if self.trainer_options["select"] == "best-validation" and not any(self.trainer.num_val_batches):
+                raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
             self.samples = (x, y, weight)
             self.run = self.started_run(x, y, weight)
         if not all(map(_same, (x, y, weight), self.samples)):
@@ -229,8 +231,6 @@ class LitRule(LitModel):
             raise CheckpointError("the checkpoint is of a run on several batches; resume it with the same loader")
         if saved is not None:
             net.load_state_dict(saved["start"])
-        if self.trainer_options["select"] == "best-validation" and not any(self.trainer.num_val_batches):
-            raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
         self.start = {name: values.clone() for name, values in net.state_dict().items()}
         if is_sparse(x):  # which the rule reads on the CPU
             net = net.cpu()
