@@ -148,9 +148,8 @@ def test_weights_and_metrics_are_those_of_one_process(size):
             assert torch.equal(other[name][0], found), name
             assert other[name][1] == history, name
         weights, epochs = _fit(0, 1, name)
-        close = 2e-10 if name == "line search" else 1e-12  # a search amplifies the last digit of its losses
         torch.testing.assert_close(
-            found, weights, rtol=close, atol=close, msg=lambda text, name=name: f"{name}: {text}"
+            found, weights, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}"
         )
         for one, several in zip(epochs, history, strict=True):
             assert several == pytest.approx(one, rel=1e-11, abs=1e-11), name
