@@ -41,8 +41,13 @@ def main(options: argparse.Namespace) -> None:
     model = tp.lightning.LitClassifier(tp.Perceptron(30), options.head, lr=options.lr)
     trainer = pl.Trainer(
         accelerator=options.accelerator, devices=options.devices, precision=options.precision,
-        max_epochs=options.epochs, log_every_n_steps=1, logger=TensorBoardLogger(options.folder, name=None),
-        callbacks=[EarlyStopping("loss/val", patience=10), ModelCheckpoint(monitor="error/val", filename="best")],
+        max_epochs=options.epochs, log_every_n_steps=1,
+        logger=TensorBoardLogger(options.folder, name=None, default_hp_metric=False),
+        callbacks=[
+            EarlyStopping("loss/val", patience=10),
+            ModelCheckpoint(monitor="error/val", filename="best"),
+            tp.lightning.Board(),  # curves over epochs, train beside validation
+        ],
     )  # fmt: skip
     trainer.fit(model, train, val)
     trainer.test(model, test, ckpt_path="best")

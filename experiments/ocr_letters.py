@@ -143,7 +143,9 @@ def read_letters(path: str) -> tuple[Words, list[int]]:
 
 def learn(folder: Path, net: torch.nn.Module, data: Any, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:
     """By rule, in a new order every epoch; the test error in % of the averaged weights after each epoch."""
-    lit = tp.lightning.LitRule(net, order="shuffled", select="averaged")
+    chain = isinstance(net, tp.sequences.ChainPerceptron)
+    module = tp.lightning.LitTaggerRule if chain else tp.lightning.LitRule
+    lit = module(net, order="shuffled", select="averaged")
     return lit, [100 * value for value in fit(lit, data, folder, epochs)["error/val"]]
 
 

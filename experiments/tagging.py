@@ -91,8 +91,8 @@ def module(train: Sentences, validation: Sentences, test: Sentences, batch_size:
 def learner(name: str, data: Any) -> Any:
     net = tp.sequences.ChainPerceptron(data.width, data.tags)
     if name == "gradient":
-        return tp.lightning.LitClassifier(net, "structured", lr=1.0)
-    return tp.lightning.LitRule(net, order="shuffled", select="averaged")
+        return tp.lightning.LitTagger(net, lr=1.0)
+    return tp.lightning.LitTaggerRule(net, order="shuffled", select="averaged")
 
 
 def most_frequent(train: Sentences, test: Sentences) -> list[list[str]]:

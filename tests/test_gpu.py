@@ -89,7 +89,6 @@ def test_a_perceptron_measures_on_a_device(device):
         lambda net, X, y: net.offset(),
         lambda net, X, y: net.signed_distance(X),
         lambda net, X, y: net.margin(X, y),
-        lambda net, X, y: tpf.squared_radius(X),
         lambda net, X, y: tpf.joint_features(X, 3),
         lambda net, X, y: torch.cat(tpf.unfold_bias(tpf.fold_bias(net.weight, net.bias))[:1]),
         lambda net, X, y: torch.cat(

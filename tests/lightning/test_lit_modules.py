@@ -106,7 +106,7 @@ def test_the_rule_logs_under_the_tags_of_gradient():
     rule, gradient = L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2))
     tags = [set(trained(lit, L.SliceLoader(X, y), L.SliceLoader(X, y)).callback_metrics) for lit in (rule, gradient)]
     assert tags[0] - tags[1] == {"theory/lower", "theory/upper", "theory/mistakes"}  # the rule's own
-    assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "lr", "loss/val", "error/val"}
+    assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "loss/val", "error/val"}
 
 
 def test_what_the_rule_cannot_do_is_said_before_training():
@@ -191,7 +191,7 @@ def test_sample_updates_say_what_they_cannot_do():
         L.LitClassifier(tp.MLP(2), update="sample")
     for optimizer in (lambda p: torch.optim.Adam(p), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)):
         lit = L.LitClassifier(tp.Perceptron(4).double(), update="sample", optimizer=optimizer)
-        with pytest.raises(ValueError, match="plain SGD, found"):
+        with pytest.raises(ValueError, match="plain SGD"):
             trained(lit, L.SliceLoader(*noisy(10)))
 
 
@@ -331,14 +331,12 @@ def test_wrong_options_are_named():
         ({"update": "online"}, "update='online'"),
         ({"lr": 0.0}, "lr=0.0"),
         ({"head": "hinge"}, "head='hinge'"),
-        ({"lr": 0.1, "optimizer": torch.optim.Adam}, "lr=0.1 is for the default optimizer"),
+        ({"head": 3}, "head=3"),
     ):
         with pytest.raises(ValueError, match=message):
             L.LitClassifier(net, **options)
     with pytest.raises(TypeError, match="net must be a module"):
         L.LitClassifier("AND")
-    with pytest.raises(TypeError, match="head must be"):
-        L.LitClassifier(net, head=3)
     for name, value in (("lr", "auto"), ("start", "two-sample"), ("class_weight", "balanced")):
         with pytest.raises(TypeError, match=name):
             L.LitClassifier(net, **{name: value})

@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc.lightning.metrics import RegressionSums, moments
+from torchperc.lightning.metrics import RegressionMetric
 
 L = tp.lightning
 pytestmark = pytest.mark.filterwarnings(
@@ -79,7 +79,6 @@ def test_batches_are_a_plain_loop_and_metrics_are_scikit_learns(size, weighted):
         assert metrics["r2/val"] == pytest.approx(r2_score(Y[:9], held))
         assert metrics["loss/val"] == pytest.approx(float((held - Y[:9]).square().mean() / 2))
         assert metrics["norm"] == pytest.approx(math.hypot(*w.tolist(), float(b)))
-        assert metrics["lr"] == 0.05
         assert not {"mistakes", "margin", "error/train"} & metrics.keys()
     torch.testing.assert_close(lit.net.weight[0], w)
     torch.testing.assert_close(lit.net.bias[0], b)
@@ -104,13 +103,13 @@ def test_single_samples_in_one_call_are_batches_of_one(outputs):
 def test_sums_of_batches_are_exact_for_large_targets_and_several_outputs():
     y = torch.stack([Y + 1e9, Y], 1)
     s = y + torch.from_numpy(rng.normal(size=(40, 2)))
-    sums, head = RegressionSums(), tp.RegressionHead()
-    for part in torch.arange(40).split(7):
-        sums.add(len(part), moments(head, s[part], y[part], WEIGHT[part]), None)
-    sums.add(0, None, None)
-    again = RegressionSums()
-    again.load_state_dict(sums.state_dict())
-    means = again.means()
+    metric, head, weight = RegressionMetric(), tp.RegressionHead(), WEIGHT.double()
+    for part in (*torch.arange(40).split(7), torch.arange(0)):
+        losses = weight[part] * head.loss(s[part], y[part], "none")
+        metric.update(losses, s[part], y[part], weight[part])
+    again = RegressionMetric()
+    again.restore(metric.saved())
+    means = {name: float(value) for name, value in again.compute().items()}
     assert means["r2"] == pytest.approx(r2_score(y, s, sample_weight=WEIGHT), rel=1e-9)
     assert means["rmse"] == pytest.approx(root_mean_squared_error(y, s, sample_weight=WEIGHT), rel=1e-9)
     assert means["loss"] == pytest.approx(float(head.loss(s, y, "none") @ WEIGHT.double()) / 40)
@@ -118,9 +117,9 @@ def test_sums_of_batches_are_exact_for_large_targets_and_several_outputs():
 
 @pytest.mark.parametrize(("s", "expected"), [([2.0, 2.0], 1.0), ([2.0, 3.0], 0.0)])
 def test_r2_of_a_constant_target(s, expected):
-    sums = RegressionSums()
-    sums.add(2, moments(tp.RegressionHead(), torch.tensor(s), torch.tensor([2.0, 2.0])), None)
-    assert sums.means()["r2"] == expected == r2_score([2.0, 2.0], s)
+    metric = RegressionMetric()
+    metric.update(torch.zeros(2), torch.tensor(s), torch.tensor([2.0, 2.0]))
+    assert metric.compute()["r2"] == expected == r2_score([2.0, 2.0], s)
 
 
 def test_full_batch_descent_reaches_the_minimum_and_stops_by_epsilon():
@@ -157,7 +156,7 @@ def test_a_checkpoint_gives_the_module_back_and_resumes_exactly(tmp_path):
                          enable_model_summary=False, enable_checkpointing=False)  # fmt: skip
     trainer.fit(resumed, loader(X, Y, size=7), ckpt_path=tmp_path / "half.ckpt")
     assert torch.equal(resumed(X), whole(X))
-    with pytest.raises(L.CheckpointError, match="of a LitRegressor, this is a LitClassifier"):
+    with pytest.raises(L.CheckpointError, match="LitRegressor"):
         L.LitClassifier(net(), "lms").on_load_checkpoint(torch.load(tmp_path / "half.ckpt", weights_only=True))
 
 
@@ -198,6 +197,6 @@ def test_a_board_shows_curves_and_no_boundary(tmp_path):
     trainer.fit(lit, loader(X[:, :2], Y))
     assert (tmp_path / "run" / "last.ckpt").exists()
     events = EventAccumulator(str(tmp_path / "run")).Reload()
-    assert {"loss/train", "rmse/train", "r2/train", "norm", "lr"} <= set(events.Tags()["scalars"])
+    assert {"loss/train", "rmse/train", "r2/train", "norm"} <= set(events.Tags()["scalars"])
     assert not events.Tags()["images"]
     assert b"rmse/val" in events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0]

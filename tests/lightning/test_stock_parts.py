@@ -104,7 +104,7 @@ def test_schedulers_of_every_interval(tmp_path, kind, scheduler, interval):
     fit(tmp_path, lit, batches(kind), callbacks=[stock.LearningRateMonitor()], log_every_n_steps=1)
     net = tp.Perceptron(3)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
-    plan, used, last = scheduler(optimizer), [], []
+    plan, used = scheduler(optimizer), []
     for _ in range(3):
         for x, y in BATCHES:
             used.append(optimizer.param_groups[0]["lr"])
@@ -116,10 +116,8 @@ def test_schedulers_of_every_interval(tmp_path, kind, scheduler, interval):
             optimizer.zero_grad()
             if interval == "step":
                 plan.step()
-        last.append(used[-1])
         if interval == "epoch":
             plan.step()
-    assert table(tmp_path)["lr"] == pytest.approx(last)  # that of the epoch's last step
     monitored = [value for _, value in board(tmp_path)["lr-SGD"]]
     assert monitored == pytest.approx(used if interval == "step" else used[::3], rel=1e-6)
     assert torch.allclose(lit.net.weight, net.weight, rtol=1e-6)
@@ -128,13 +126,20 @@ def test_schedulers_of_every_interval(tmp_path, kind, scheduler, interval):
 @pytest.mark.parametrize("kind", ["gradient", "sample"])
 def test_a_scheduler_that_waits_for_the_validation_loss(tmp_path, kind):
     reduce = partial(ReduceLROnPlateau, factor=0.1, patience=0, threshold=0.5)  # a loss has to halve to count as better
-    fit(tmp_path, made(kind, scheduler=reduce, monitor="loss/val"), batches(kind), loader(VAL), epochs=5)
+    fit(
+        tmp_path,
+        made(kind, scheduler=reduce, monitor="loss/val"),
+        batches(kind),
+        loader(VAL),
+        epochs=5,
+        callbacks=[stock.LearningRateMonitor()],
+    )
     lr, best, expected = 0.5, float("inf"), []
     for loss in table(tmp_path)["loss/val"]:
         expected.append(lr)
         better = loss < 0.5 * best
         best, lr = (loss, lr) if better else (best, lr * 0.1)
-    assert table(tmp_path)["lr"] == pytest.approx(expected)
+    assert [value for _, value in board(tmp_path)["lr-SGD"]] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["gradient", "sample"])
@@ -155,7 +160,7 @@ def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind)
     assert lit.lr == lit.hparams.lr == found.suggestion() != 0.5
     assert not lit.net.weight.any()
     fit(tmp_path, lit, batches(kind), epochs=1)
-    assert table(tmp_path)["lr"] == pytest.approx([lit.lr])
+    assert lit.trainer.optimizers[0].param_groups[0]["lr"] == lit.lr
 
 
 def test_the_rule_has_no_learning_rate_to_find(tmp_path):
@@ -174,10 +179,13 @@ def test_a_batch_size_that_fits_is_found(tmp_path, kind):
     assert not lit.net.weight.any()
 
 
-def test_a_learning_rate_that_is_not_used_is_not_searched_for(tmp_path):
+def test_lr_is_that_of_an_optimizer_beside_it(tmp_path):
     lit = L.LitClassifier(tp.Perceptron(3), "logistic", optimizer=torch.optim.Adam)
-    with pytest.raises(ValueError, match=r"the learning rate finder sets lr, which .* does not use"):
-        Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
+    assert lit.configure_optimizers().param_groups[0]["lr"] == 0.001
+    Tuner(silent(tmp_path, epochs=-1)).lr_find(lit, loader(TRAIN, 20), num_training=40)
+    assert lit.configure_optimizers().param_groups[0]["lr"] == lit.lr != 0.001
+    given = L.LitClassifier(tp.Perceptron(3), lr=0.5, optimizer=partial(torch.optim.Adam, betas=(0.5, 0.9)))
+    assert given.configure_optimizers().param_groups[0]["lr"] == given.hparams.lr == 0.5
 
 
 def test_what_plain_sgd_does_not_do_is_refused(tmp_path):
@@ -196,7 +204,7 @@ def test_what_plain_sgd_does_not_do_is_refused(tmp_path):
         "Adam": Adam(tp.Perceptron(3), update="sample"),
     }
     for what, lit in modules.items():
-        with pytest.raises(ValueError, match=f"makes the steps of plain SGD, found .*{what}; use update='batch'"):
+        with pytest.raises(ValueError, match=what):
             fit(tmp_path, lit)
         assert not lit.net.weight.any()
 
@@ -241,7 +249,7 @@ def test_steps_without_a_batch_gradient_refuse_what_changes_it(tmp_path, kind, o
 def test_frozen_parameters_are_not_moved(tmp_path, kind):
     lit = made(kind)
     lit.net.bias.requires_grad_(False)
-    with pytest.raises(ValueError, match=r"would move net\.bias, which has requires_grad=False"):
+    with pytest.raises(ValueError, match="requires_grad=False"):
         fit(tmp_path, lit, batches(kind))
     gradient = made("gradient")
     gradient.net.bias.requires_grad_(False)
@@ -303,7 +311,7 @@ def test_mixed_precision_trains_and_logs_in_double_precision(tmp_path):
 
 @pytest.mark.parametrize("kind", ["sample", "rule", "online"])
 def test_mixed_precision_that_would_change_nothing_is_refused(tmp_path, kind):
-    with pytest.raises(ValueError, match="computes in the net's own type, and precision='bf16-mixed' would"):
+    with pytest.raises(ValueError, match="precision='bf16-mixed'"):
         fit(tmp_path, made(kind), batches(kind), precision="bf16-mixed")
 
 
@@ -359,7 +367,7 @@ def test_a_command_line_of_the_users_own(tmp_path):
     silent(tmp_path, 4).fit(lit, L.TabularDataModule("iris", scale="standard", batch_size=30))
     for ours, theirs in zip(cli.model.net.parameters(), net.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    assert cli.trainer.callback_metrics["lr"] == pytest.approx(0.005)
+    assert cli.trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.0005)  # after the last step
 
 
 SCRIPT = """

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.model.describe import as_head, as_net, described_head, described_net
 from torchperc.sequences import ChainPerceptron, Sequences, StructuredHead, StructuredPerceptronLoss
 from torchperc.sequences.weights import ChainWeights
 
@@ -57,15 +56,8 @@ def test_differences_of_scores():
         assert weights.score_differences(Sequences.of(X), others, flat).tolist() == expected
 
 
-def test_a_head_is_described_and_made_again():
-    for head in (StructuredHead(), StructuredHead(0.5)):
-        assert as_head(described_head(head)) == head
-    assert described_head(StructuredHead()) == "structured"
-    assert as_head("lms 0/1") == tp.LMSHead("0/1")
+def test_a_chain_is_no_model_of_rows():
     net = ChainPerceptron(5, 3, dtype=torch.float64)
-    assert repr(as_net(described_net(net))) == repr(net)
-    with pytest.raises(TypeError, match="head must be"):
-        as_head({"class_path": "torchperc.sequences.StructuredHead", "init_args": {"other": 1}})
     with pytest.raises(TypeError, match="net must be a Perceptron"):
         tp.FittedModel.of(net)  # of rows, not of sequences
 

@@ -102,7 +102,7 @@ def test_logistic_limit_of_many_classes_bounds_every_hessian(classes):
     phi = lifted(X)
 
     def loss(w):
-        return tpf.multiclass_logistic_loss(phi @ w.T, y)
+        return tpf.logistic_loss(phi @ w.T, y)
 
     L = 2 / step_limit("logistic", X, num_classes=classes)
     zero = torch.zeros(classes, 5, dtype=torch.float64)
@@ -169,7 +169,7 @@ def test_logistic_loss_falls_with_every_step_below_the_limit():
         def loss(w, classes=classes, labels=labels):
             if classes is None:
                 return tpf.logistic_loss(lifted(X) @ w, labels)
-            return tpf.multiclass_logistic_loss(lifted(X) @ w.T, labels)
+            return tpf.logistic_loss(lifted(X) @ w.T, labels)
 
         start = torch.from_numpy(np.random.default_rng(0).normal(size=shape)) * 3
         _, losses = descent(loss, start, 0.999 * step_limit("logistic", X, num_classes=classes), 200)

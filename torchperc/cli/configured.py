@@ -33,10 +33,11 @@ from torchperc.lightning import (
     LitRule,
     TabularDataModule,
     fitted_model,
-    make_trainer,
     quiet,
 )
-from torchperc.lightning.trainer import LAST, predictions, wrong_decisions
+from torchperc.lightning.checkpoints import LAST
+from torchperc.lightning.outcome import predictions, wrong_decisions
+from torchperc.lightning.trainer import trainer_in
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.folders import CONFIG, CURVES, RESULTS
@@ -125,7 +126,7 @@ class _CLI(LightningCLI):
         options = {name: value for name, value in config.items() if value is not None}
         callbacks = options.pop("callbacks", [])
         every, epochs = self._get(self.config, "picture_every"), options.pop("max_epochs", 100)
-        return make_trainer(self._folder, epochs, callbacks=callbacks, picture_every=every, **options)
+        return trainer_in(self._folder, epochs, callbacks=callbacks, picture_every=every, **options)
 
     @property
     def _folder(self) -> Path:

@@ -2,6 +2,8 @@ from .callbacks import EpsilonStop as EpsilonStop
 from .callbacks import RestoreBest as RestoreBest
 from .callbacks import SaveOnSignal as SaveOnSignal
 from .callbacks import StopOnDivergence as StopOnDivergence
+from .chains import LitTagger as LitTagger
+from .chains import LitTaggerRule as LitTaggerRule
 from .checkpoints import CheckpointError as CheckpointError
 from .checkpoints import SafeCheckpointIO as SafeCheckpointIO
 from .classifier import LitClassifier as LitClassifier

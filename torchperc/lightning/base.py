@@ -1,348 +1,376 @@
-"""What the LightningModules share: evaluation, logging, checkpoints."""
+"""What the LightningModules share: gradient steps, metrics of an epoch, optimizer, checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import atexit
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from torchperc._checks import as_csr, check_sample_weight, is_sparse
-from torchperc.lightning import chains
+from torchperc._checks import check_choice, check_number, check_sample_weight
 from torchperc.lightning._pl import pl
-from torchperc.lightning.checkpoints import CheckpointError, plain
-from torchperc.lightning.loader import repeated
-from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, tally
-from torchperc.model.describe import as_head, as_net, described_head, described_net
-from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head, RegressionHead
+from torchperc.lightning.checkpoints import CheckpointError, plain, verify
+from torchperc.lightning.loader import ends_with_repeated, without_last
+from torchperc.lightning.metrics import EpochMetric, exact_dtype
+from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net
+from torchperc.nn.heads import NAMED_HEADS, Head
+from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import scores_of
-from torchperc.samples import convert
-from torchperc.sequences.layout import PaddedSequences
+from torchperc.samples.process_group import all_reduce, gather, rank_and_size
 
-FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
-_SHOWN = ("loss/train", "error/train", "error/val", "mistakes", "rmse/train", "rmse/val")
-_COMPILED = "net._orig_mod."
-WEIGHTS_ALONE = "load the weights alone: module.load_state_dict(torch.load(path)['state_dict'])"
+FORMAT = 3  # of what the modules write into a checkpoint
+COMPILED = "net._orig_mod."  # what torch.compile makes of the parameter names "net."
 
 
-class Samples(NamedTuple):
-    """A batch: samples, labels, and sample weights or ``None``."""
+class LitModel(pl.LightningModule):
+    """A net with a head under a Trainer: gradient descent on the head's loss, metrics once per epoch.
 
-    x: Any
-    y: Tensor
-    weight: Tensor | None
+    Batches are (x, y) or (x, y, sample weights); the loss of N samples is (1/N)·Σ weight·loss. Metrics are taken over
+    all samples of an epoch, those of the training set before the step they lead to. In several processes loss and
+    metrics are those of all of them together, however many samples each of them has.
 
-
-class LitNet(pl.LightningModule):
-    """A net with a head: scores, labels, validation, test, and checkpoints that rebuild it.
-
-    Metrics go through ``self.log`` in double precision, once per epoch, over all samples. In several processes they are
-    those of all of them: sums and counts are added up, and a sample that a ``DistributedSampler`` repeats counts once.
+    The arguments are hyper-parameters, and ``load_from_checkpoint(path)`` rebuilds torchperc's own nets and heads and
+    torch's optimizers and schedulers; pass others again, as ``net=`` or ``optimizer=``.
 
     Args:
-        net: gives scores, (N,) or (N, 1) for labels −1/+1, (N, K) for class indices; or a checkpoint's description.
-        head: what the scores mean.
-
-    Example:
-        >>> from torchperc import Perceptron
-        >>> LitNet(Perceptron(2), "logistic").predict_step(torch.zeros(1, 2))
-        tensor([-1])
+        net: gives scores (N,), (N, 1) or (N, K).
+        head: what the scores mean: a head, or its name, see :func:`torchperc.nn.heads.head`.
+        lr: the learning rate of the optimizer; by default 0.1 for plain SGD, and for an optimizer of yours its own.
+        optimizer: a class, or a function from parameters to an optimizer; plain SGD by default.
+        scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
+        interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
+        monitor: the metric of a ``ReduceLROnPlateau`` scheduler, such as ``"loss/val"``.
     """
 
-    _measures: tuple[str, ...] = ("loss", "error")  # what is logged of each set of samples
-    class_weight: Mapping[int, float] | None = None  # a factor per label for its loss
+    logged: tuple[str, ...] = ("loss",)  # for train, val and test; other metrics for train only
+    nets: ClassVar[Mapping[str, type[nn.Module]]] = NETS  # which a checkpoint can rebuild
 
-    def __init__(self, net: nn.Module, head: Head | str) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        head: Head | str,
+        lr: float | None = None,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        interval: str = "epoch",
+        monitor: str | None = None,
+    ) -> None:
         super().__init__()
-        self.net = as_net(net)
-        self.head = as_head(head)
-        self.chains = chains.check_chain(self.net, self.head)
-        if self.chains:
-            self._measures = ("loss", "error", "error/sequence")
-        self._evaluated: dict[int, EpochSums] = {}
+        self.net, self.head = as_net(net, self.nets), head_by_name(head)
+        self.make_optimizer, self.make_scheduler = (
+            as_factory("optimizer", optimizer),
+            as_factory("scheduler", scheduler),
+        )
+        self.lr = None if lr is None else check_number("lr", lr, above=0)
+        if lr is None and optimizer is None:
+            self.lr = 0.1
+        self.interval, self.monitor = check_choice("interval", interval, ("epoch", "step")), monitor
+        if scheduler is None and (monitor is not None or interval != "epoch"):
+            raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
+        self.metrics: dict[str, dict[int, EpochMetric]] = {"train": {}, "val": {}, "test": {}}  # by stage and loader
+        self.used: dict[tuple[str, int], EpochMetric] = {}  # metrics of earlier epochs
+        self.resumed: dict[int, dict[str, Tensor]] = {}  # the sums of an epoch within which a run is resumed
+        self.counted = (-1, -1)  # epoch and batch that were last added to the training metrics
+
+    def save_arguments(self, **arguments: Any) -> None:
+        """Save the arguments of ``__init__`` as hyper-parameters, in a form that a checkpoint can hold."""
+        made = {"optimizer": self.make_optimizer, "scheduler": self.make_scheduler}
+        arguments |= {name: described_factory(make) for name, make in made.items()}
+        arguments |= {"interval": self.interval, "monitor": self.monitor}
+        self.save_hyperparameters(plain({"net": described_net(self.net, self.nets), **arguments}))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores: (N,), or (N, K); of sequences what the net gives, ``ChainScores``."""
-        if self.chains:
-            return self.net(x)  # type: ignore[no-any-return]
-        scores = scores_of(self.net, x)
+        """Return the scores: (N,), or (N, K)."""
+        try:
+            scores = scores_of(self.net, x)
+        except RuntimeError as error:
+            raise self.explained(error, x) from error
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
-    # --- validation, test, prediction ---
+    def explained(self, error: RuntimeError, x: Tensor) -> Exception:
+        """Return an error that names net and batch, if the batch is of the wrong width or type, else the error."""
+        width, weight = getattr(self.net, "in_features", None), next(self.net.parameters(), None)
+        found = f"a batch of shape {tuple(x.shape)} in {x.dtype}"
+        if width is not None and x.shape[-1] != width:
+            return ValueError(f"net has in_features={width}, found {found}; change the net or the loader's dataset")
+        if weight is not None and x.dtype != weight.dtype:
+            return TypeError(f"net is {weight.dtype}, found {found}; convert x, or the net by net.to({x.dtype})")
+        return error
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimizer, and the scheduler if there is one."""
+        make: Callable[..., Optimizer] = self.make_optimizer or torch.optim.SGD
+        parameters = self.net.parameters()
+        optimizer = make(parameters) if self.lr is None else make(parameters, lr=self.lr)
+        if self.make_scheduler is None:
+            return optimizer
+        scheduler = self.make_scheduler(optimizer)
+        if isinstance(scheduler, ReduceLROnPlateau) == (self.monitor is None):
+            raise ValueError(
+                f"monitor={self.monitor!r} with {type(scheduler).__name__}; monitor='loss/val' or the like is for "
+                "ReduceLROnPlateau, which needs it"
+            )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": self.interval, "monitor": self.monitor},
+        }
+
+    # --- steps ---
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
+        """Return the mean loss of a batch."""
+        return self.batch_mean(self.step(batch, "train", batch_idx))
 
     def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
-        """Loss and error on validation data."""
-        self._evaluate(batch, "val", batch_idx, dataloader_idx)
+        """Add a batch to the metrics of validation, and log those of a loader after its last batch."""
+        self.step(batch, "val", batch_idx, dataloader_idx)
+        if self.has_trainer() and batch_idx + 1 == self.trainer.num_val_batches[dataloader_idx]:
+            self.log_epoch("val", dataloader_idx)
 
     def test_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
-        """Loss and error on test data."""
-        self._evaluate(batch, "test", batch_idx, dataloader_idx)
+        """Add a batch to the metrics of the test, and log those of a loader after its last batch."""
+        self.step(batch, "test", batch_idx, dataloader_idx)
+        if self.has_trainer() and batch_idx + 1 == self.trainer.num_test_batches[dataloader_idx]:
+            self.log_epoch("test", dataloader_idx)
 
-    def on_validation_epoch_start(self) -> None:
-        """Forget an evaluation that was interrupted."""
-        self._evaluated = {}
+    def step(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+        """Return the weighted loss of each sample, and add the batch to the metrics of the stage."""
+        x, y, weight = self.unpack(self.own_samples(batch, stage, batch_idx, dataloader_idx))
+        scores = self(x)
+        losses = self.head.loss(scores, y, reduction="none")
+        weight = self.weights(y, weight, None if scores.dim() == 1 else scores.shape[-1])
+        losses = losses if weight is None else losses * weight.to(losses)
+        if stage != "train" or self.is_new(batch_idx):
+            metric = self.metric(stage, dataloader_idx)
+            metric.update(losses.detach(), scores.detach(), y, weight, self.weight_norm())
+        return losses
 
-    on_test_epoch_start = on_validation_epoch_start
+    def own_samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Any:
+        """Return a batch without the sample that a ``DistributedSampler`` repeats; another process has it, too."""
+        if rank_and_size()[1] == 1 or not self.has_trainer():
+            return batch
+        trainer = self.trainer
+        loaders = {"train": trainer.train_dataloader, "val": trainer.val_dataloaders, "test": trainer.test_dataloaders}
+        loader = pl.utilities.CombinedLoader(loaders[stage]).flattened[dataloader_idx]
+        return without_last(batch) if ends_with_repeated(loader, batch_idx) else batch
 
-    def on_validation_epoch_end(self) -> None:
-        """Log what a loader without length gave."""
-        self._log_the_rest("val")
+    def unpack(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
+        """Return samples, labels, and sample weights or ``None``; refuse batches of another form."""
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            found = f"{len(batch)} items" if isinstance(batch, tuple | list) else type(batch).__name__
+            raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader")
+        x, y, weight = (*batch, None)[:3]
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+            raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
+        if not y.dim() or x.shape[0] != len(y) or (not len(y) and rank_and_size()[1] == 1):
+            raise ValueError(
+                f"a batch must have one label per sample, at least one, found x {tuple(x.shape)} and y "
+                f"{tuple(y.shape)}; change the loader, which needs a batch_size"
+            )
+        return x, y, weight
 
-    def on_test_epoch_end(self) -> None:
-        """Log what a loader without length gave."""
-        self._log_the_rest("test")
+    def weights(self, y: Tensor, weight: Tensor | None, classes: int | None) -> Tensor | None:
+        """Return the weight of each sample's loss, in double precision where the device has it, or ``None``."""
+        if weight is None:
+            return None
+        return check_sample_weight(weight, len(y), all_zero=True).to(y.device, exact_dtype(y.device))
 
-    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
-        """Labels −1/+1, or class indices. A batch may come with labels or without."""
-        if self.chains:
-            return self._best_tags(batch)
+    def batch_mean(self, losses: Tensor) -> Tensor:
+        """Return the mean over the batch of all processes, each of which may have another number of samples.
+
+        DDP averages the gradients of the processes, so the loss of each is scaled to give the gradient of the mean.
+        """
+        if self.trainer.world_size == 1:
+            return losses.mean()
+        sums = torch.stack([losses.detach().sum(), losses.new_tensor(len(losses))]).to(exact_dtype(losses.device))
+        total, samples = all_reduce(sums)
+        own = losses.sum() * (self.trainer.world_size / samples).to(losses)
+        mean: Tensor = own + ((total / samples).to(losses) - own.detach())  # the value that a line search compares
+        return mean
+
+    def weight_norm(self) -> Tensor | None:
+        """Return ‖w‖ of a linear net, which turns y·s into a distance; ``None`` for other nets."""
+        weight = getattr(self.net, "weight", None)
+        return None if weight is None else torch.linalg.vector_norm(weight.detach())
+
+    def parameter_norm(self) -> Tensor:
+        """Return the norm of all parameters, which is logged as ``norm``."""
+        exact = exact_dtype(self.device)
+        return torch.stack([each.detach().to(exact).square().sum() for each in self.net.parameters()]).sum().sqrt()
+
+    def inputs(self, batch: Any) -> Tensor:
+        """Return the samples of a batch with labels or without."""
         x = batch[0] if isinstance(batch, tuple | list) and batch else batch
         if not isinstance(x, Tensor):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
-        return self._predicted(tpf.finite_scores(self(x)))
+        return x
 
-    def _predicted(self, scores: Tensor) -> Tensor:
-        """What the module says of samples with these scores."""
-        return self.head.decide(scores)
+    # --- metrics ---
 
-    # --- sums over the batches of an epoch ---
+    def new_metric(self, exact: torch.dtype) -> EpochMetric:
+        """Return what is measured in an epoch, with sums of the given type."""
+        return EpochMetric(exact)
 
-    def _best_tags(self, batch: Any) -> Tensor:
-        """(N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
-        return self.head.decide(self.net(chains.unlabelled(batch)))
+    def metric(self, stage: str, dataloader_idx: int = 0) -> EpochMetric:
+        """Return the metrics of the current epoch."""
+        current = self.metrics[stage]
+        if dataloader_idx not in current:
+            metric = self.used.pop((stage, dataloader_idx), None)  # as a new one makes the host wait for the device
+            if metric is None or metric.device != self.device:
+                metric = self.new_metric(exact_dtype(self.device)).to(self.device)
+            metric.reset()
+            current[dataloader_idx] = metric
+            if stage == "train" and dataloader_idx in self.resumed:
+                current[dataloader_idx].restore(self.resumed.pop(dataloader_idx))
+        return current[dataloader_idx]
 
-    def _new_sums(self) -> EpochSums:
-        return chains.ChainSums() if self.chains else EpochSums()
+    def is_new(self, batch_idx: int) -> bool:
+        """Return whether a batch is seen for the first time: LBFGS asks for its loss repeatedly."""
+        here = (self.trainer.current_epoch, batch_idx)
+        if here == self.counted:
+            return False
+        if batch_idx == 0:  # which no hook says of a run that is resumed at the end of an epoch
+            self.metrics["train"].clear()
+            self.resumed.clear()
+        self.counted = here
+        return True
 
-    def _losses(self, scores: Any, y: Tensor) -> tuple[Tensor, Any]:
-        """The loss of each sample, and what :meth:`_tally` is to know of it."""
-        if self.chains:
-            losses, mistakes = self.head.judge(scores, y)  # type: ignore[attr-defined]  # it is a StructuredHead
-            return losses, (losses.detach(), mistakes)
-        losses = self.head.loss(scores, y, reduction="none")
-        return losses, losses.detach()
+    def on_train_start(self) -> None:
+        """Refuse processes with different numbers of batches, which would wait for each other forever."""
+        counts = gather(self.trainer.num_training_batches)
+        if len(set(counts)) > 1:
+            raise ValueError(f"the number of batches per epoch differs between processes: {counts}; use a SliceLoader")
 
-    def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Any:
-        """What the sums of an epoch add up of a batch; the losses may be known, of sequences with what is a mistake."""
-        if self.chains:
-            return chains.chain_tally(self.head, scores, y, factors, judged)
-        return tally(self.head, scores, y, factors, judged)
+    def on_validation_epoch_start(self) -> None:
+        """Forget an evaluation that was interrupted."""
+        self.metrics["val"].clear()
 
-    def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
-        """Add up loss and errors; log them after a loader's last batch, before any callback looks at them."""
-        sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
-        x, y, weight = padded(self._samples(batch, stage, batch_idx, dataloader_idx))
-        found: Any = None
-        if self.chains and len(y):
-            found = chains.compiled_tally(self.net, self.head, x, y, self._factors(None, y, weight))
-        if found is None and len(y):
-            scores = self(x)
-            found = self._tally(scores, y, self._factors(scores, y, weight))
-        sums.add(len(y), found, None)
-        if self._has_trainer() and batch_idx + 1 == self._batch_counts(stage)[dataloader_idx]:
-            self._log_evaluated(stage, dataloader_idx)
+    def on_test_epoch_start(self) -> None:
+        """Forget an evaluation that was interrupted."""
+        self.metrics["test"].clear()
 
-    def _log_the_rest(self, stage: str) -> None:
-        several = len(self._batch_counts(stage)) > 1
-        for number in sorted(self._evaluated):
-            self._log_evaluated(stage, number, f"/dataloader_idx_{number}" if several else "")
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Log the epoch after its last batch, so that ``on_train_epoch_end`` of every callback sees it."""
+        if self.trainer.is_last_batch or self.trainer.global_step == self.trainer.max_steps:
+            self.log_epoch("train")
 
-    def _log_evaluated(self, stage: str, number: int, suffix: str = "") -> None:
-        sums = self._over_processes(self._evaluated.pop(number))
-        if sums.count:
-            means = sums.means()
-            values = {f"{name}/{stage}{suffix}": means[name] for name in self._measures}
-            self._log(values, add_dataloader_idx=not suffix)
-            self._count_decisions(sums)
+    def on_train_epoch_end(self) -> None:
+        """Log an epoch that was cut short, as by ``max_time``."""
+        self.log_epoch("train")
 
-    def _count_decisions(self, sums: EpochSums) -> None:
-        """What a module does with the evaluation of a loader, besides logging it."""
+    def on_validation_epoch_end(self) -> None:
+        """Log the metrics of a loader without length."""
+        self.log_epoch("val")
 
-    def _batch_counts(self, stage: str) -> list[float]:
-        counts: list[float] = self.trainer.num_val_batches if stage == "val" else self.trainer.num_test_batches
-        return counts
+    def on_test_epoch_end(self) -> None:
+        """Log the metrics of a loader without length."""
+        self.log_epoch("test")
 
-    # --- several processes ---
+    def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
+        """Log the metrics of a stage, or of one of its loaders, unless they are logged already."""
+        for number in sorted(self.metrics[stage]) if dataloader_idx is None else [dataloader_idx]:
+            metric = self.used[stage, number] = self.metrics[stage].pop(number)
+            suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
+            computed = metric.compute()
+            if stage == "train":
+                computed["norm"] = self.parameter_norm().to(metric.exact)
+            numbers = torch.stack(list(computed.values())).tolist()  # one wait for a device
+            values = dict(zip(computed, numbers, strict=True))
+            found = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
+            self.log_once(found, prog_bar=True, add_dataloader_idx=dataloader_idx is not None)
+            if stage == "train":
+                self.log_once(values)
 
-    def _processes(self) -> int:
-        """How many train or evaluate together."""
-        return self.trainer.world_size if self._has_trainer() else 1
-
-    def _over_processes(self, sums: EpochSums) -> EpochSums:
-        return sums if self._processes() == 1 else sums.over_processes(self.device)
-
-    def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
-        """A batch, checked, without samples that another process has, too; there may be none left."""
-        if self._processes() == 1:
-            return self._unpacked(batch)
-        loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}
-        loader = loaders.get(stage, self.trainer.test_dataloaders)
-        if isinstance(loader, Mapping):
-            loader = list(loader.values())
-        if isinstance(loader, list | tuple):
-            loader = loader[dataloader_idx]
-        return _without_last(self._unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
-
-    def _unpacked(self, batch: Any, *, may_be_empty: bool = False) -> Samples:
-        if self.chains:
-            return Samples(*chains.chain_batch(batch, may_be_empty=may_be_empty))
-        return unpacked(batch, may_be_empty=may_be_empty, real=isinstance(self.head, RegressionHead))
-
-    def _factors(self, scores: Any, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """The weight of each sample's loss, its own times its class's, in float64."""
-        if self.chains:
-            return chains.chain_factors(weight, len(y))
-        if weight is None and self.class_weight is None:
-            return None
-        classes = None if scores.dim() == 1 else scores.shape[-1]
-        factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
-        if weight is not None:
-            factors = check_sample_weight(weight, len(y), all_zero=True).to(y.device)  # 0 in a batch, not in all data
-        labels = (-1, 1) if classes is None else range(classes)
-        for label, factor in (self.class_weight or {}).items():
-            if label not in labels:
-                raise ValueError(f"class_weight names label {label!r}; the labels are {', '.join(map(str, labels))}")
-            factors = torch.where(y == label, factors * factor, factors)
-        return factors
-
-    def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
+    def log_once(self, values: Mapping[str, float], **options: Any) -> None:
+        """Log values of an epoch, which are the same in all processes: their maximum, as a mean would be rounded."""
+        device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
+        options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "reduce_fx": "max"}
         for name, value in values.items():
-            number = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-            shown = name in _SHOWN
-            self.log(name, number, prog_bar=shown, add_dataloader_idx=add_dataloader_idx, **ONCE_PER_EPOCH)
+            self.log(name, torch.tensor(value, dtype=exact_dtype(device), device=device), **options)
 
     # --- checkpoints ---
 
-    def _kind(self) -> dict[str, Any]:
-        """What a run must have in common with the checkpoint that it resumes from."""
-        return {"module": "LitNet", "head": repr(self.head)}
+    def kind(self) -> dict[str, Any]:
+        """Return what a run must have in common with the checkpoint that it resumes from."""
+        return {"module": type(self).__name__, "head": repr(self.head), "processes": rank_and_size()[1]}
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the kind of run, and a description of the net as it is now."""
-        checkpoint["torchperc"] = {"format": FORMAT, **self._kind()}
-        checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **plain(self._described())}
-
-    def _described(self) -> dict[str, Any]:
-        return {"net": described_net(self.net), "head": described_head(self.head)}
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another kind of run or another net, before anything is loaded."""
-        found = checkpoint.get("torchperc")
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise CheckpointError(
-                "the checkpoint was not written by this version of torchperc, and 0.1.0 did not save the arguments of "
-                f"its modules; create the module again and {WEIGHTS_ALONE}"
-            )
-        kind = {"format": FORMAT, **self._kind()}
-        if found.get("module") != kind["module"]:
-            raise CheckpointError(
-                f"the checkpoint is of a {found.get('module')}, this is a {kind['module']}; use the same module"
-            )
-        before, now = (each.get("processes", 1) for each in (found, kind))
-        if self._is_fitting() and before != now:
-            raise CheckpointError(
-                f"the checkpoint is of a run in {before} process{'es' * (before > 1)}, and this one has {now}; resume "
-                f"with devices × num_nodes = {before}, or load the weights alone: load_from_checkpoint(path)"
-            )
-        if self._is_fitting() and found != kind:
-            raise CheckpointError(
-                f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"
-            )
-        checkpoint["state_dict"] = self._renamed(checkpoint["state_dict"])
-        own = {name: tuple(values.shape) for name, values in self.state_dict().items()}
-        saved = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
-        strict = self._is_fitting() and self.strict_loading  # else Lightning's strict= decides what may be missing
-        other = any(own.get(name, shape) != shape for name, shape in saved.items()) or not own.keys() & saved.keys()
-        if other or (strict and own != saved):
-            raise CheckpointError(
-                f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net"
-            )
-
-    def _renamed(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters under the names they have here, if one of the two nets is compiled by ``torch.compile``."""
-        values_of = {name.replace(_COMPILED, "net."): values for name, values in state.items()}
-        names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
-        return {names.get(name, name): values for name, values in values_of.items()}
-
-    def _refuse(self, what: str, instead: str | None = "devices=1") -> None:
-        """Refuse mixed precision, frozen parameters and several processes, where steps are made without autograd.
-
-        ``instead`` says what to use with several processes; ``None`` if they are fine.
-        """
-        if "mixed" in str(self.trainer.precision):
-            raise ValueError(
-                f"{what} computes in the net's own type, and precision={self.trainer.precision!r} would change "
-                "nothing; use precision='32-true' or '64-true'"
-            )
-        frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
-        if frozen:
-            raise ValueError(
-                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use gradient descent with "
-                "update='batch', which leaves it as it is"
-            )
-        if instead is not None and self.trainer.world_size > 1:
-            raise ValueError(
-                f"{what} would learn different weights in each of {self.trainer.world_size} processes; use {instead}"
-            )
-
-    def _is_fitting(self) -> bool:
-        return self._has_trainer() and self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
-
-    def _has_trainer(self) -> bool:
-        """There is none in ``load_from_checkpoint``."""
+    def has_trainer(self) -> bool:
+        """Return whether the module runs under a Trainer; ``load_from_checkpoint`` has none."""
         try:
             return self.trainer is not None
         except RuntimeError:
             return False
 
+    def is_fitting(self) -> bool:
+        """Return whether a Trainer is training the module."""
+        return self.has_trainer() and self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
 
-def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> Samples:
-    """A batch (x, y) or (x, y, sample weights), checked; ``real`` targets may be several columns, one is y itself.
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save the kind of run, the net's description as it is now, and the sums of an epoch that is not over."""
+        checkpoint["torchperc"] = plain({"format": FORMAT, **self.kind()})
+        net = plain({"net": described_net(self.net, self.nets)})
+        checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **net}
+        sums = {number: metric.saved() for number, metric in self.metrics["train"].items()}
+        checkpoint["metrics"] = gather({**self.resumed, **sums})
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another run or net; continue the metrics of its epoch."""
+        saved, own = checkpoint.get("torchperc"), plain({"format": FORMAT, **self.kind()})
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+            raise CheckpointError(
+                "the checkpoint was not written by a module of torchperc 0.3; create the module again and load the "
+                "weights alone: module.load_state_dict(torch.load(path)['state_dict'])"
+            )
+        resumed = self.is_fitting()
+        for name in own if resumed else ("module",):
+            if saved.get(name) != own[name]:
+                raise CheckpointError(
+                    f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}; "
+                    "resume the same run, or load the weights alone by load_from_checkpoint(path) of that module"
+                )
+        names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
+        state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
+        checkpoint["state_dict"] = {names.get(name, name): values for name, values in state.items()}
+        shapes, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
+        found = {names.get(name, name): shape for name, shape in found.items()}
+        strict = resumed and self.strict_loading  # else Lightning's strict= decides what may be missing
+        other = any(shapes.get(name, shape) != shape for name, shape in found.items()) or not shapes.keys() & found
+        if other or (strict and shapes != found):
+            raise CheckpointError(
+                f"the checkpoint is of another net: it has {found}, this net has {shapes}; use the same net"
+            )
+        if resumed:
+            self.resumed, self.counted = dict(checkpoint["metrics"][self.global_rank]), (-1, -1)
+
+    @classmethod
+    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **options: Any) -> Any:
+        """Return the module of a checkpoint, as Lightning does, after a look at its checksum."""
+        verify(checkpoint_path)
+        return super().load_from_checkpoint(checkpoint_path, *args, **options)
+
+    def setup(self, stage: str) -> None:
+        """Begin with new metrics; end the group of processes before the interpreter, whose end its threads abort."""
+        self.used.clear()
+        if self.trainer.world_size > 1:
+            atexit.unregister(_end_processes)
+            atexit.register(_end_processes)
+
+
+def _end_processes() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def head_description(head: Head) -> str:
+    """Return the name of a head, such as ``"lms 0/1"``; of one that is not torchperc's own its ``repr``.
 
     Example:
-        >>> unpacked([torch.zeros(2, 1), torch.tensor([1, -1])]).y
-        tensor([ 1, -1])
+        >>> from torchperc.nn.heads import LMSHead
+        >>> head_description(LMSHead())
+        'lms'
     """
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else type(batch).__name__
-        raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader's dataset")
-    x, y = batch[:2]
-    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
-        raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
-    if y.dim() == 0:
-        raise ValueError("the loader gives single samples; give it a batch_size")
-    if real and y.dim() == 2 and y.shape[1] == 1:
-        y = y.squeeze(-1)
-    if real and y.dim() > 2:
-        raise ValueError(f"targets must be of shape (N,), or (N, K) for K outputs, found {tuple(y.shape)}")
-    if y.dim() != 1 and not real:
-        raise ValueError(
-            f"labels must be of shape (N,), found {tuple(y.shape)}; use y.squeeze(-1) for one column, and for several "
-            "class indices, y.argmax(1)"
-        )
-    if x.shape[0] != len(y) or not (len(y) or may_be_empty):
-        raise ValueError(f"a batch must have as many labels as samples, at least one, found {x.shape[0]} and {len(y)}")
-    return Samples(x, y, batch[2] if len(batch) == 3 else None)
-
-
-def _without_last(samples: Samples, count: int) -> Samples:
-    """A batch without so many samples at its end."""
-    if not count:
-        return samples
-    x, y, weight = samples
-    kept = slice(0, len(y) - count)
-    if isinstance(x, PaddedSequences | chains.WholeSequences):
-        return Samples(chains.without_last(x, kept), y[kept], None if weight is None else weight[kept])
-    some = convert.csr_tensor(as_csr(x)[kept]) if is_sparse(x) else x[kept]
-    return Samples(some, y[kept], None if weight is None else weight[kept])
-
-
-def padded(samples: Samples) -> Samples:
-    """A batch of all sequences of a loader as one padded batch, on the device of the tags; others as they are."""
-    x, y, weight = samples
-    if not isinstance(x, chains.WholeSequences):
-        return samples
-    whole = x.padded()
-    return Samples(PaddedSequences(*(part.to(y.device) for part in whole)), y[:, : whole.x.shape[1]], weight)
+    return next((name for name, known in NAMED_HEADS.items() if known == head), repr(head))

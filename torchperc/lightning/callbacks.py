@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import warnings
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc._checks import check_number
+from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
+from torchperc.lightning.checkpoints import LAST
 from torchperc.lightning.outcome import DivergenceWarning as DivergenceWarning
 from torchperc.lightning.outcome import divergence
-from torchperc.samples import process_group
+from torchperc.samples.process_group import gather
 
 
 class EpsilonStop(pl.Callback):
@@ -53,16 +55,20 @@ class EpsilonStop(pl.Callback):
 
 
 class RestoreBest(pl.Callback):
-    """Restore the weights of the epoch with the lowest value of the metric ``monitor`` at the end of the run.
+    """Restore the weights of the epoch with the best value of a metric at the end of the run.
+
+    Args:
+        monitor: the metric.
+        mode: ``"min"``, or ``"max"`` for a metric such as ``"r2/val"``, of which larger values are better.
 
     Example:
-        >>> RestoreBest().monitor
-        'error/val'
+        >>> RestoreBest("r2/val", mode="max").monitor
+        'r2/val'
     """
 
-    def __init__(self, monitor: str = "error/val") -> None:
-        self.monitor = monitor
-        self.best, self.epoch = math.inf, -1
+    def __init__(self, monitor: str = "error/val", mode: str = "min") -> None:
+        self.monitor, self.mode = monitor, check_choice("mode", mode, ("min", "max"))
+        self.best, self.epoch = math.inf if mode == "min" else -math.inf, -1
         self._weights: dict[str, Tensor] = {}
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -71,7 +77,7 @@ class RestoreBest(pl.Callback):
         if value is None:
             known = ", ".join(sorted(trainer.callback_metrics)) or "none"
             raise ValueError(f"monitor={self.monitor!r} was not logged; the metrics are {known}")
-        if value < self.best:
+        if value < self.best if self.mode == "min" else value > self.best:
             self.best, self.epoch = value, trainer.current_epoch
             self._weights = _copied(pl_module)
 
@@ -83,7 +89,7 @@ class RestoreBest(pl.Callback):
     on_fit_end = on_train_end  # a resumed run may have no epoch left to train
 
     def state_dict(self) -> dict[str, Any]:
-        """The best so far."""
+        """Return the best so far."""
         return {"best": self.best, "epoch": self.epoch, "weights": self._weights}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -168,7 +174,7 @@ class SaveOnSignal(pl.Callback):
     def _leave_if_told(self, trainer: pl.Trainer) -> None:
         told = self._received or 0
         if trainer.world_size > 1:  # to save a checkpoint is the work of all processes
-            told = -int(process_group.all_reduce(torch.tensor(-told, device=trainer.strategy.root_device), "MIN"))
+            told = max(gather(told))
         if told:
             trainer.save_checkpoint(self.path)
             self._restore()
@@ -191,38 +197,67 @@ class SaveOnSignal(pl.Callback):
 
 
 class RandomState(pl.Callback):
-    """Saves torch's random state in checkpoints, for shuffled loaders, dropout and the like; that of every process.
+    """Saves torch's random state in checkpoints, so that shuffled loaders and dropout resume exactly.
+
+    It is that of each process, of the CPU and of the device that the process computes on.
 
     Example:
-        >>> list(RandomState().state_dict())
-        ['torch']
+        >>> RandomState().states
+        []
     """
 
     def __init__(self) -> None:
-        self._loaded: Tensor | None = None
-        self._processes = 1
+        self.states: list[dict[str, Tensor]] = []
 
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Find out how many processes there are."""
-        self._processes = trainer.world_size
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Save the states of all processes."""
+        own, device = {"cpu": torch.get_rng_state()}, trainer.strategy.root_device
+        if device.type != "cpu":
+            own[device.type] = torch.get_device_module(device).get_rng_state().cpu()
+        checkpoint["random_state"] = gather(own)
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Keep them for the start of training."""
+        self.states = checkpoint.get("random_state", [])
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the state of the checkpoint, if there is one, before a ``DataLoader`` draws its order by it."""
-        if self._loaded is not None:
-            own = self._loaded if self._loaded.dim() == 1 else self._loaded[trainer.global_rank]
-            torch.set_rng_state(own.cpu().clone())  # torch may crash on a view
-            self._loaded = None
+        if trainer.global_rank < len(self.states):
+            own, device = self.states[trainer.global_rank], trainer.strategy.root_device
+            torch.set_rng_state(own["cpu"].cpu().clone())  # torch may crash on a view
+            if device.type in own and device.type != "cpu":
+                torch.get_device_module(device).set_rng_state(own[device.type].cpu().clone())
+        self.states = []
 
     on_train_start = on_fit_start  # some strategies load checkpoints in between
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of torch's generator; in several processes a row for each."""
-        state = torch.get_rng_state()
-        return {"torch": state if self._processes == 1 else torch.stack(process_group.gather(state))}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep it for the start of training."""
-        self._loaded = state_dict["torch"]
+class SetAside(pl.Callback):
+    """Move the files of an earlier run in a folder to ``version_0``, ``version_1``, …, unless it is resumed.
+
+    Example:
+        >>> SetAside("runs/last").folder.name
+        'last'
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._earlier = [path for name in (LAST, "hparams.yaml", "events.out.*") for path in self.folder.glob(name)]
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Move them before anything is written, except the event file that the logger has opened already."""
+        resumed = trainer.ckpt_path is not None and Path(trainer.ckpt_path).absolute().parent == self.folder.absolute()
+        if trainer.is_global_zero and self._earlier and not resumed:
+            versions = (self.folder / f"version_{number}" for number in count())
+            target = next(path for path in versions if not path.exists())
+            target.mkdir()
+            for path in self._earlier:
+                path.rename(target / path.name)
+        self._earlier = []
 
 
 def _copied(module: pl.LightningModule) -> dict[str, Tensor]:

@@ -1,24 +1,28 @@
-"""Batches of sequences, and what is counted in them: for modules whose head is that of chains."""
+"""Modules for sequences of tags: gradient descent and the rule on a :class:`~torchperc.sequences.ChainPerceptron`."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc._checks import check_sample_weight
-from torchperc.lightning.metrics import EpochSums, exact, squared_length
-from torchperc.model.describe import uncompiled
-from torchperc.nn.heads import Head
-from torchperc.nn.modules import MLP, LinearNet
-from torchperc.samples import process_group
+from torchperc.lightning.base import LitModel
+from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.metrics import EpochMetric
+from torchperc.lightning.rule import LitRule
+from torchperc.model.describe import NETS, uncompiled
+from torchperc.rules.run import RuleRun
+from torchperc.samples.process_group import rank_and_size
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.heads import StructuredHead
 from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tags, tag_lengths
+from torchperc.sequences.rule import check_options
 from torchperc.sequences.weights import ChainWeights
 
 _WORTH_IT = 10**6  # steps of Viterbi from which compiled loops are used
@@ -45,24 +49,6 @@ class WholeSequences:
     def padded(self) -> PaddedSequences:
         """All of them as one padded batch, for modules of your own."""
         return self.source.padded()
-
-
-def check_chain(net: nn.Module, head: Head) -> bool:
-    """Whether a module is about sequences; a net that does not fit the head is refused.
-
-    Example:
-        >>> check_chain(ChainPerceptron(2, 3), StructuredHead())
-        True
-    """
-    chain, inner = isinstance(head, StructuredHead), uncompiled(net)
-    if isinstance(inner, ChainPerceptron) and not chain:
-        raise ValueError(
-            f"head={head!r} is for scores of single samples, and the net is a chain; use "
-            "LitClassifier(net, 'structured')"
-        )
-    if chain and isinstance(inner, LinearNet | MLP):
-        raise ValueError(f"head={head!r} is for chains, found a {type(inner).__name__}; use a ChainPerceptron")
-    return chain
 
 
 def chain_batch(batch: Any, *, may_be_empty: bool = False) -> tuple[PaddedSequences | WholeSequences, Tensor, Any]:
@@ -141,114 +127,191 @@ def unlabelled(batch: Any) -> PaddedSequences:
     return PaddedSequences(batch, torch.full((len(batch),), batch.shape[1], device=batch.device))
 
 
-def without_last(x: PaddedSequences | WholeSequences, kept: slice) -> PaddedSequences | WholeSequences:
-    """Some sequences of a batch."""
-    if isinstance(x, WholeSequences):
-        return WholeSequences(x.source.take(kept))
-    return PaddedSequences(x.x[kept], x.lengths[kept])
+class ChainMetric(EpochMetric):
+    """Mean loss of a sequence, fractions of wrong tags and of sequences with one, and mistakes.
 
+    Example:
+        >>> metric = ChainMetric()
+        >>> metric.update(torch.tensor([3.0, 0.0]), errors=1, tokens=10, wrong=1, mistakes=1)
+        >>> {name: float(value) for name, value in metric.compute().items()}
+        {'loss': 1.5, 'error': 0.1, 'error/sequence': 0.5, 'mistakes': 1.0}
+    """
 
-def chain_factors(weight: Tensor | None, count: int) -> Tensor | None:
-    """The weight of each sequence's loss, in float64."""
-    if weight is None:
-        return None
-    return check_sample_weight(weight, count, all_zero=True)
-
-
-class ChainTally(NamedTuple):
-    """Sums over a batch: losses, wrong tags, sequences that count as mistakes, tokens, sequences with a wrong tag."""
-
-    loss: Tensor
     errors: Tensor
-    mistakes: Tensor
     tokens: Tensor
     wrong: Tensor
+    mistakes: Tensor
+
+    def __init__(self, exact: torch.dtype = torch.float64) -> None:
+        super().__init__(exact)
+        self.add_sums("errors", "tokens", "wrong", "mistakes")
+
+    def update(self, losses: Tensor, *_: Any, **counts: Any) -> None:
+        """Add a batch: the loss of each sequence; wrong tags, tokens, sequences with a wrong tag, and mistakes."""
+        super().update(losses)
+        for name, value in counts.items():
+            getattr(self, name).add_(value)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the metrics by name."""
+        found = {"error": self.errors / self.tokens, "error/sequence": self.wrong / self.samples}
+        return {**super().compute(), **found, "mistakes": self.mistakes}
 
 
-@torch.no_grad()
-def chain_tally(
-    head: Head, scores: Any, y: Tensor, factors: Tensor | None, judged: tuple[Tensor, Tensor] | None
-) -> ChainTally:
-    """Count a batch; losses and mistakes may be known already."""
-    assert isinstance(head, StructuredHead)
-    losses, counts = head.judge(scores, y) if judged is None else judged
-    inside = torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None]
-    wrong = (head.decide(scores) != y) & inside
-    loss = exact(losses) if factors is None else exact(losses) * factors.to(losses.device)
-    sums = (counts.sum(), scores.lengths.sum(), wrong.any(1).sum())
-    return ChainTally(loss.sum(), exact(wrong.sum()), *(exact(each) for each in sums))
+class ChainModule(LitModel):
+    """What modules for sequences share: batches, evaluation and metrics.
 
-
-def compiled_tally(net: nn.Module, head: Head, x: Any, y: Tensor, factors: Tensor | None) -> ChainTally | None:
-    """:func:`chain_tally` of a batch without a gradient, by compiled loops; ``None`` where those are not for it.
-
-    They are for a chain on the CPU, and for so much work that they are worth loading.
+    Batches are ((x, lengths), y), or (x, y) with −100 behind the end of the tags, and sequence weights or none. The
+    loss is per sequence, ``error`` per token, ``error/sequence`` per sequence, and ``mistakes`` are sequences.
     """
+
+    logged = ("loss", "error", "error/sequence")
+    nets: ClassVar[Mapping[str, type[nn.Module]]] = {**NETS, "torchperc.sequences.ChainPerceptron": ChainPerceptron}
+    head: StructuredHead
+
+    def unpack(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
+        """Return sequences, tags (N, T), and sequence weights or ``None``."""
+        x, y, weight = chain_batch(batch, may_be_empty=rank_and_size()[1] > 1)
+        return x, y, None if weight is None else check_sample_weight(weight, len(y), all_zero=True).to(y.device)
+
+    def forward(self, x: Any) -> Any:
+        """Return the scores, as the net gives them."""
+        return self.net(x)
+
+    def new_metric(self, exact: torch.dtype) -> ChainMetric:
+        """Return loss, errors and mistakes."""
+        return ChainMetric(exact)
+
+    def weight_norm(self) -> None:
+        """Return ``None``: a chain has no hyperplane."""
+
+    def step(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Tensor:
+        """Return the weighted loss of each sequence, and add the batch to the metrics of the stage."""
+        x, y, weight = self.unpack(self.own_samples(batch, stage, batch_idx, dataloader_idx))
+        if not len(y):  # another process has the samples, and waits for the gradient of this one
+            return torch.stack([values.sum() * 0 for values in self.net.parameters()])[:0]
+        counts: dict[str, Any] | None = None
+        if stage != "train":
+            losses, counts = compiled_counts(self.net, self.head, x, y)
+        if counts is None:
+            x = x.padded() if isinstance(x, WholeSequences) else x
+            x, y = PaddedSequences(*(part.to(y.device) for part in x)), y[:, : x.x.shape[1]]
+            scores = self(x)
+            losses, made = self.head.judge(scores, y)
+            inside = torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None]
+            wrong = (self.head.decide(scores) != y) & inside
+            counts = {"errors": wrong.sum(), "tokens": scores.lengths.sum(), "wrong": wrong.any(1).sum()}
+            counts["mistakes"] = made.sum()
+        losses = losses if weight is None else losses * weight.to(losses)
+        if stage != "train" or self.is_new(batch_idx):
+            self.metric(stage, dataloader_idx).update(losses.detach(), **counts)
+        return losses  # type: ignore[no-any-return]
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Return tags (N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
+        return self.head.decide(self.net(unlabelled(batch)))
+
+
+class LitTagger(ChainModule, LitDescent):
+    """Gradient descent on the structured perceptron criterion of a chain.
+
+    Args:
+        net: a :class:`~torchperc.sequences.ChainPerceptron`, or a net that gives ``ChainScores``.
+        margin: of the criterion, see :class:`~torchperc.sequences.StructuredHead`.
+        lr, optimizer, scheduler, interval, monitor: as for :class:`LitClassifier`.
+
+    Example:
+        >>> import torchperc as tp
+        >>> tp.lightning.LitTagger(tp.sequences.ChainPerceptron(2, 3), lr=0.5).hparams.lr
+        0.5
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        margin: float = 0.0,
+        lr: float | None = None,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        *,
+        interval: str = "epoch",
+        monitor: str | None = None,
+    ) -> None:
+        super().__init__(net, StructuredHead(margin), lr, "batch", optimizer, scheduler, interval, monitor)
+        if isinstance(uncompiled(self.net), tuple(NETS.values())):
+            raise TypeError(
+                f"net must give scores of tag sequences, found {type(self.net).__name__}; use LitClassifier"
+            )
+        self.save_hyperparameters({"margin": margin})
+        self.save_arguments()
+
+
+class LitTaggerRule(ChainModule, LitRule):  # type: ignore[misc]  # the metrics are those of ChainModule
+    """The rule on a :class:`~torchperc.sequences.ChainPerceptron`: :class:`LitRule` for sequences.
+
+    ``mistakes`` are sequences, ``error/train`` is the fraction of wrong tags in them, and there is no ``margin`` and no
+    ``theory/lower``. Arguments are those of :class:`LitRule`.
+
+    Example:
+        >>> import torchperc as tp
+        >>> tp.lightning.LitTaggerRule(tp.sequences.ChainPerceptron(2, 3), select="averaged").hparams.select
+        'averaged'
+    """
+
+    rule_head = StructuredHead()
+
+    def check_net(self) -> None:
+        """Refuse a net that is no chain, and options that are not for one."""
+        inner = uncompiled(self.net)
+        if not isinstance(inner, ChainPerceptron):
+            raise TypeError(f"net must be a ChainPerceptron, found {type(inner).__name__}; use LitRule")
+        check_options(self.rule, inner)
+
+    def rule_samples(self, x: Any, y: Tensor) -> tuple[Any, Tensor]:
+        """Return sequences and tags as the rule reads them."""
+        return as_sequences(x, y, uncompiled(self.net).features)  # type: ignore[arg-type]
+
+    def log_run(self, run: RuleRun) -> None:
+        """Log an epoch of a run on one batch."""
+        log: Any = run.log()
+        record, loss = run.history[-1], run.survey()
+        shown = log.cost > 0
+        values = {"mistakes": float(record.mistakes), "norm": record.norm, "theory/mistakes": float(len(log))}
+        wrong = float(log.wrong_tags_by_epoch()[-1])
+        errors = {"error/train": wrong / float(log.sequences.lengths[shown].sum())}
+        errors["error/sequence/train"] = record.mistakes / float(shown.sum())
+        self.log_once({"loss/train": loss, **errors}, prog_bar=True)  # type: ignore[dict-item]
+        self.log_once(values if record.upper is None else {**values, "theory/upper": record.upper})
+
+    def learn_next(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
+        """Learn these sequences online; the loss is that before."""
+        net: Any = uncompiled(self.net)
+        X, padded = self.rule_samples(x, y)
+        tags, before = flat_tags(padded, X, net.tags), ChainWeights.view(net)
+        losses = torch.from_numpy(before.score_differences(X, before.decode(X), tags).clip(0))
+        wrong = made = 0
+        if weight is None or weight.any():
+            made = self.learn_chunk(X, tags, weight)
+            wrong = int(self.result.log.wrong_tags_by_epoch()[-1])  # type: ignore[union-attr]
+        self.metric("train").update(losses, errors=wrong, tokens=X.tokens, wrong=made, mistakes=made)
+
+    def decisions(self, metric: Any) -> tuple[float, float]:
+        """Return how many tags were wrong, and of how many."""
+        return float(metric.errors), float(metric.tokens)
+
+
+def compiled_counts(net: nn.Module, head: StructuredHead, x: Any, y: Tensor) -> tuple[Any, dict[str, Any] | None]:
+    """Return losses and counts of a batch without a gradient, by compiled loops, or ``None`` where they do not pay."""
     inner = uncompiled(net)
     if not isinstance(inner, ChainPerceptron) or inner.weight.device.type != "cpu" or inner.weight.dtype.itemsize < 4:
-        return None
-    if getattr(head, "margin", 1.0) or y.numel() * inner.tags**2 < _WORTH_IT or torch.is_autocast_enabled("cpu"):
-        return None
+        return None, None
+    if head.margin or y.numel() * inner.tags**2 < _WORTH_IT or torch.is_autocast_enabled("cpu"):
+        return None, None
     X, padded = as_sequences(x, y, inner.features)
     if X.width != inner.features:
-        return None  # the net says what is wrong
+        return None, None  # the net says what is wrong
     tags, weights = flat_tags(padded, X, inner.tags), ChainWeights.view(inner)
     best = weights.decode(X)
     losses, wrong = torch.from_numpy(weights.score_differences(X, best, tags).clip(0)), best != tags
-    sequences = np.add.reduceat(wrong, X.offsets[:-1], dtype=np.int64) > 0
-    loss = losses.sum() if factors is None else (losses * factors.cpu()).sum()
-    sums = (wrong.sum(), sequences.sum(), X.tokens, sequences.sum())
-    return ChainTally(loss, *(torch.tensor(float(each), dtype=torch.float64) for each in sums))
-
-
-class ChainSums(EpochSums):
-    """:class:`EpochSums` of sequences: the loss is per sequence, the error per token and per sequence.
-
-    Example:
-        >>> sums = ChainSums()
-        >>> sums.add(2, ChainTally(*(torch.tensor(each, dtype=torch.float64) for each in (3.0, 1, 1, 10, 1))), None)
-        >>> sums.means()
-        {'loss': 1.5, 'error': 0.1, 'error/sequence': 0.5, 'mistakes': 1.0, 'norm': 0.0}
-    """
-
-    def reset(self) -> None:
-        """Forget everything."""
-        super().reset()
-        self.tallied = ChainTally(*[torch.zeros((), dtype=torch.float64)] * 5)
-
-    @torch.no_grad()
-    def add(self, count: int, found: Any, norm: Tensor | None) -> None:
-        """Add a batch of so many sequences."""
-        self.begun = True
-        if found is not None:
-            if self.count:
-                found = ChainTally(*(old + new for old, new in zip(self.tallied, found, strict=True)))
-            self.tallied, self.count = found, self.count + count
-
-    def over_processes(self, device: torch.device) -> ChainSums:
-        """The sums of all processes; ``device`` is where they tell each other."""
-        own = [torch.tensor(self.count, dtype=torch.float64), *self.tallied]
-        count, *values = process_group.all_reduce(torch.stack([each.to(device) for each in own]))
-        total = ChainSums()
-        total.add(int(count), ChainTally(*values), None)
-        return total
-
-    def decisions(self) -> tuple[int, int]:
-        """How many tags were wrong, and of how many."""
-        return int(self.tallied.errors), int(self.tallied.tokens)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
-        return {"begun": self.begun, "count": self.count, **self.tallied._asdict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from there."""
-        self.begun, self.count = state["begun"], state["count"]
-        self.tallied = ChainTally(*(state[name] for name in ChainTally._fields))
-
-    def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
-        """Mean loss of a sequence, fractions of wrong tags and of sequences with one, mistakes, norm."""
-        norm = math.sqrt(squared_length(parameters))
-        loss, errors, mistakes, tokens, wrong = torch.stack(list(self.tallied)).tolist()
-        found = {"loss": loss / self.count, "error": errors / tokens, "error/sequence": wrong / self.count}
-        return {**found, "mistakes": mistakes, "norm": norm}
+    sequences = int((np.add.reduceat(wrong, X.offsets[:-1], dtype=np.int64) > 0).sum())
+    return losses, {"errors": int(wrong.sum()), "tokens": X.tokens, "wrong": sequences, "mistakes": sequences}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import zipfile
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -21,6 +22,8 @@ from torchperc._checks import find_non_finite
 from torchperc._files import checksum, write_atomically
 from torchperc.lightning._pl import pl
 
+LAST = "last.ckpt"
+"""The checkpoint in a run's folder, from which the run resumes."""
 _MARK = b"torchperc checkpoint 1 blake2b "
 _DIGEST = 64  # hex digits
 _TRAINED = ("state_dict", "optimizer_states")  # a callback's best score may be infinite, these may not
@@ -175,20 +178,34 @@ def _checksum(body: bytes) -> bytes:
     return checksum(body, size=_DIGEST // 2).encode()
 
 
+def verify(path: Any) -> None:
+    """Raise :class:`CheckpointError` if a local file is damaged: by the checksum, else by those of the zip archive."""
+    if not isinstance(path, str | Path) or not Path(path).is_file():
+        return  # Lightning reads other places, too
+    content = Path(path).read_bytes()
+    if content[:-_DIGEST].endswith(_MARK):
+        intact = content[-_DIGEST:] == _checksum(content[: -len(_MARK) - _DIGEST])
+    else:
+        try:
+            intact = zipfile.ZipFile(io.BytesIO(content)).testzip() is None
+        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError):  # what zipfile makes of wrong bytes
+            intact = False
+    if not intact:
+        raise CheckpointError(f"{path} is damaged: its checksum does not match; use another checkpoint")
+
+
 def _open(path: Path, map_location: Any | None) -> dict[str, Any]:
-    """The content of a checkpoint; nothing is unpickled before the checksum matches."""
+    """Return the content of a checkpoint; nothing is unpickled before the checksum matches."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read {path} ({error.strerror or error}); check the path") from error
-    body, mark, checksum = content[: -len(_MARK) - _DIGEST], content[:-_DIGEST][-len(_MARK) :], content[-_DIGEST:]
-    if mark != _MARK:
+    if not content[:-_DIGEST].endswith(_MARK):
         raise CheckpointError(
             f"{path} is cut short or not written by SafeCheckpointIO: its checksum is missing; "
             "use another checkpoint, or save this one again through Trainer(plugins=[SafeCheckpointIO()])"
         )
-    if checksum != _checksum(body):
-        raise CheckpointError(f"{path} is damaged: its checksum does not match; use another checkpoint")
+    verify(path)
     try:
         checkpoint = torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)
     except Exception as error:  # whatever torch makes of an archive that was not made here

@@ -2,62 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc._checks import check_number
+from torchperc.lightning.base import head_description
 from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.metrics import ClassificationMetric, exact_dtype
+from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
+
+ClassWeight = dict[int, float] | list[float] | None
 
 
 class LitClassifier(LitDescent):
     """Gradient descent on a head's loss: full batch, mini-batches or one sample at a time, as the loader cuts them.
 
-    Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` (of linear nets), ``norm`` and ``lr``, and
-    ``loss/val`` and ``error/val`` if there is validation data. Error (wrong decisions) and mistakes (by the head's tie)
-    are counted before the step they lead to: torchmetrics' accuracy of these scores is 1 − ``error/train``.
+    Logs per epoch ``loss/train``, ``error/train`` (fraction of wrong decisions), ``mistakes`` (by the head's tie),
+    ``margin`` (distance of the nearest sample from the boundary; linear nets, two classes) and ``norm`` of the weights;
+    with validation data ``loss/val`` and ``error/val``. Training metrics are taken before each step: torchmetrics'
+    accuracy of these scores is 1 − ``error/train``.
 
-    Batches are (x, y) or (x, y, sample weights); the loss of N samples is (1/N)·Σ weight·ℓ. Sparse samples are tensors
-    of the layout ``torch.sparse_csr``.
-
-    Under ``strategy="ddp"`` a step has the mean loss of the batch of all processes, however many samples each of them
-    has: the weights and metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that
-    of each process, a :class:`SliceLoader`'s that of all together.
-
-    With the head ``"structured"`` the net is a :class:`~torchperc.sequences.ChainPerceptron`, or gives ``ChainScores``,
-    and batches are ((x, lengths), y), or (x, y) with −100 behind the end of the tags: the loss is per sequence,
-    ``error/train`` per token, ``error/sequence/train`` per sequence, and ``mistakes`` are sequences.
-
-    All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back, except
-    for a net that is not torchperc's own and an optimizer that is not torch's; pass ``net=`` or ``optimizer=`` again.
+    Batches are (x, y) or (x, y, sample weights); the loss of N samples is (1/N)·Σ weight·loss. Sparse samples are
+    tensors of the layout ``torch.sparse_csr``. With ``strategy="ddp"`` the batch is that of all processes: weights and
+    metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that of each process, a
+    :class:`SliceLoader`'s that of all together.
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
-        head: what the scores mean: a head, or its name, see :func:`torchperc.nn.heads.head`.
-        lr: the learning rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
-            Full-batch descent of a linear net warns above 2/L for LMS, ten times that for the logistic loss, L being
-            the curvature of the loss; ``tp.theory.auto_lr(head, X)`` is 1/L.
+        head: ``"perceptron"``, ``"lms"``, ``"logistic"`` or a head, see :func:`torchperc.nn.heads.head`.
+        lr: the learning rate, 0.1 by default; with an optimizer of yours its own. Full-batch descent of a linear net
+            warns above 2/L for LMS, ten times that for the logistic loss; ``tp.theory.auto_lr(head, X)`` is 1/L.
         update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in one call per batch: the
             weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD in one process.
-        optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
-        scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
-        interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
-        monitor: the metric of a ``ReduceLROnPlateau`` scheduler, such as ``"loss/val"``.
-        class_weight: a factor per label for its loss, as ``{label: factor}``;
-            :func:`torchperc.nn.functional.balanced_weights` gives N/(K·N_label).
+        optimizer: a class such as ``torch.optim.Adam``, or a function such as ``partial(torch.optim.Adam, lr=0.01)``.
+        scheduler, interval, monitor: see :class:`~torchperc.lightning.base.LitModel`.
+        class_weight: a factor per label for its loss, as ``{label: factor}`` or as a tensor in the order of the classes
+            (−1 first); :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
 
     Example:
         >>> import torch, torchperc as tp
         >>> lit = tp.lightning.LitClassifier(tp.Perceptron(2), tp.LogisticHead(), lr=0.5)
-        >>> lit(torch.zeros(3, 2))
-        tensor([0., 0., 0.], grad_fn=<SqueezeBackward1>)
+        >>> lit.predict_step(torch.zeros(3, 2))
+        tensor([-1, -1, -1])
         >>> lit.hparams.lr, lit.hparams.head, lit.hparams.net["class_path"]
         (0.5, 'logistic', 'torchperc.Perceptron')
     """
+
+    logged = ("loss", "error")
 
     def __init__(
         self,
@@ -70,32 +67,81 @@ class LitClassifier(LitDescent):
         *,
         interval: str = "epoch",
         monitor: str | None = None,
-        class_weight: Mapping[int, float] | None = None,
+        class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
     ) -> None:
-        self.class_weight = _checked(class_weight)
         super().__init__(net, head, lr, update, optimizer, scheduler, interval, monitor)
         if isinstance(self.head, RegressionHead):
             raise ValueError("head=RegressionHead() predicts numbers and no classes; use LitRegressor(net)")
-        if self.chains and class_weight is not None:
-            raise ValueError(
-                f"class_weight={class_weight!r} is for samples of one label, and a sequence has many tags; leave it "
-                "out, or weight whole sequences by batches ((x, lengths), y, sample_weight)"
-            )
+        self.class_weight = class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
+        self.table: Tensor | None = None  # of the factors, on the device
+        self.save_arguments(head=head_description(self.head), class_weight=self.class_weight)
 
-    def _described(self) -> dict[str, Any]:
-        return {**super()._described(), "class_weight": self.class_weight}
+    def weights(self, y: Tensor, weight: Tensor | None, classes: int | None) -> Tensor | None:
+        """Return the weight of each sample's loss, its own times that of its class, or ``None``."""
+        weight = super().weights(y, weight, classes)
+        if self.class_weight is None:
+            return weight
+        if self.table is None or self.table.device != y.device:
+            self.table = factor_table(self.class_weight, classes, y.device)
+        factors = self.table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss checks labels
+        return factors if weight is None else weight * factors
 
-    def _kind(self) -> dict[str, Any]:
-        return {**super()._kind(), "class_weight": repr(self.class_weight)}
+    def new_metric(self, exact: torch.dtype) -> ClassificationMetric:
+        """Return loss, error, mistakes and margin."""
+        return ClassificationMetric(self.head, exact)
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Return labels −1/+1, or class indices, of a batch with labels or without."""
+        return self.head.decide(tpf.finite_scores(self(self.inputs(batch))))
+
+    def kind(self) -> dict[str, Any]:
+        """Return what a run must have in common with the checkpoint that it resumes from."""
+        return {**super().kind(), "class_weight": self.class_weight}
 
 
-def _checked(class_weight: Mapping[int, float] | None) -> dict[int, float] | None:
-    """Factors per label as a dict of finite numbers ≥ 0."""
+def check_class_weight(class_weight: Any) -> ClassWeight:
+    """Return factors per label as a dict, or as a list in the order of the classes.
+
+    Example:
+        >>> check_class_weight({-1: 1, 1: 2}), check_class_weight(torch.tensor([1.0, 2.0]))
+        ({-1: 1.0, 1: 2.0}, [1.0, 2.0])
+    """
     if class_weight is None:
         return None
-    if not isinstance(class_weight, Mapping):
+    if isinstance(class_weight, Mapping):
+        return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+    values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
+    if not isinstance(values, list | tuple):
         raise TypeError(
-            f"class_weight must be a mapping {{label: factor}} such as tp.functional.balanced_weights(y), found "
-            f"{class_weight!r}"
+            "class_weight must be {label: factor}, such as tp.functional.balanced_weights(y), or a tensor with a "
+            f"factor per class, found {class_weight!r}"
         )
-    return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+    return [check_number(f"class_weight[{index}]", w, at_least=0) for index, w in enumerate(values)]
+
+
+def label_factors(class_weight: dict[int, float] | list[float], classes: int | None) -> dict[int, float]:
+    """Return the factor of every label: −1 and +1, or 0 to K − 1.
+
+    Example:
+        >>> label_factors([1.0, 2.0], None), label_factors({1: 3.0}, 2)
+        ({-1: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0})
+    """
+    labels = (-1, 1) if classes is None else tuple(range(classes))
+    if isinstance(class_weight, list):
+        if len(class_weight) != len(labels):
+            raise ValueError(f"class_weight has {len(class_weight)} factors for {len(labels)} classes; give one each")
+        class_weight = dict(zip(labels, class_weight, strict=True))
+    if unknown := [label for label in class_weight if label not in labels]:
+        raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")
+    return {label: class_weight.get(label, 1.0) for label in labels}
+
+
+def factor_table(class_weight: dict[int, float] | list[float], classes: int | None, device: torch.device) -> Tensor:
+    """Return the factors of all classes in their order, in double precision where the device has it.
+
+    Example:
+        >>> factor_table({1: 2.0}, None, torch.device("cpu"))
+        tensor([1., 2.], dtype=torch.float64)
+    """
+    factors = list(label_factors(class_weight, classes).values())
+    return torch.tensor(factors, dtype=exact_dtype(device), device=device)

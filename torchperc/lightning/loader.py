@@ -1,7 +1,4 @@
-"""A loader whose batches are slices of samples in memory, memory-mapped or in parts; it can resume within an epoch.
-
-In several processes each reads a part of every batch; what a ``DataLoader`` gives each of them is found out here, too.
-"""
+"""A loader whose batches are slices of samples in memory, memory-mapped or in parts; it can resume within an epoch."""
 
 from __future__ import annotations
 
@@ -110,9 +107,8 @@ class SliceLoader:
     def _permutation(self) -> Tensor:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
         if self._shuffler is None or self._drawn > self._epoch:
-            bounds = (
-                self.X.bounds.numpy() if isinstance(self.X, Chunked) else None
-            )  # the parts, and samples within each
+            # the parts are shuffled, and samples within each
+            bounds = self.X.bounds.numpy() if isinstance(self.X, Chunked) else None
             self._shuffler, self._drawn = Order("shuffled", np.arange(len(self.y)), self.seed, bounds=bounds), 0
         while True:
             order = torch.from_numpy(np.concatenate(list(self._shuffler.epoch(self._drawn))))
@@ -153,31 +149,33 @@ class SliceLoader:
         self._epoch, self._position, self._resumed = int(state["epoch"]), int(state["position"]), True
 
 
-def repeated(loader: Any, batch_idx: int) -> int:
-    """How many samples at the end of a batch a ``DistributedSampler`` gave before, to have as many in each process.
+def ends_with_repeated(loader: Any, batch_idx: int) -> bool:
+    """Return whether a ``DistributedSampler`` repeats the last sample of a batch, to have as many in each process.
 
     Example:
         >>> from torch.utils.data import DataLoader
         >>> five = DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
         >>> loader = DataLoader(range(5), batch_size=2, sampler=five)
-        >>> [(batch.tolist(), repeated(loader, number)) for number, batch in enumerate(loader)]
-        [([1, 3], 0), ([0], 1)]
+        >>> [(batch.tolist(), ends_with_repeated(loader, number)) for number, batch in enumerate(loader)]
+        [([1, 3], False), ([0], True)]
     """
-    sampler = _sampler(loader)
-    if not isinstance(sampler, DistributedSampler) or batch_idx + 1 != len(loader):
-        return 0
     batches = getattr(loader, "batch_sampler", None)
+    sampler = getattr(batches, "sampler", getattr(loader, "sampler", None))
+    if not isinstance(sampler, DistributedSampler) or batch_idx + 1 != len(loader):
+        return False
     if getattr(batches, "drop_last", False) and sampler.num_samples % getattr(batches, "batch_size", 1):
-        return 0  # the last samples are in no batch
-    return max(0, sampler.num_samples - len(range(sampler.rank, _count(sampler), sampler.num_replicas)))
+        return False  # the last samples are in no batch
+    last = sampler.rank + (sampler.num_samples - 1) * sampler.num_replicas
+    return last >= len(sampler.dataset)  # type: ignore[arg-type]  # a dataset without length has no such sampler
 
 
-def _sampler(loader: Any) -> Any:
-    return getattr(getattr(loader, "batch_sampler", None), "sampler", getattr(loader, "sampler", None))
-
-
-def _count(sampler: DistributedSampler[Any]) -> int:
-    return len(sampler.dataset)  # type: ignore[arg-type]  # a dataset without length has no such sampler
+def without_last(batch: Any) -> Any:
+    """Return a batch of tensors, or of tuples of them, without its last sample."""
+    if isinstance(batch, tuple | list):
+        return tuple(map(without_last, batch))
+    if is_sparse(batch):
+        return convert.csr_tensor(as_csr(batch)[:-1]).to(batch.device)
+    return batch[:-1] if isinstance(batch, Tensor) else batch
 
 
 def part_size(X: Any) -> int | str:

@@ -1,4 +1,4 @@
-"""What a trained module is worth: the model for new data, wrong decisions and predictions. Needs no Trainer."""
+"""Helpers for trained modules: the model for new data, wrong decisions, predictions. They need no Trainer."""
 
 from __future__ import annotations
 

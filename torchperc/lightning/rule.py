@@ -2,69 +2,95 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils.data import DistributedSampler, SequentialSampler
+from torch import Tensor, nn
 
-from torchperc._checks import check_choice
-from torchperc.lightning.base import LitNet, Samples
-from torchperc.lightning.checkpoints import plain
-from torchperc.lightning.loader import SliceLoader
-from torchperc.lightning.metrics import EpochSums
-from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning, WholeChains, WholeLearning
-from torchperc.model.describe import as_net, uncompiled
-from torchperc.nn.heads import PerceptronHead
+from torchperc._checks import check_choice, is_sparse
+from torchperc.lightning.base import LitModel
+from torchperc.lightning.checkpoints import CheckpointError, plain
+from torchperc.lightning.classifier import check_class_weight, label_factors
+from torchperc.lightning.metrics import ClassificationMetric, exact_dtype
+from torchperc.model.describe import described_net, uncompiled
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.make_problem import check_net
-from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.run import RuleResult
+from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.sequences.chains import ChainPerceptron
-from torchperc.sequences.heads import StructuredHead
-from torchperc.sequences.rule import check_options
+from torchperc.samples.process_group import gather
+
+_AVERAGES = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging")
+_REFUSED = {
+    **dict.fromkeys(_AVERAGES, "the rule has averages of its own; use select='averaged'"),
+    "LearningRateFinder": "from zero weights lr only scales the weights; use lr=1",
+}
 
 
-class LitRule(LitNet):
-    """Trains by the perceptron rule and stops at the verdict, which is in ``result``.
-
-    Logs the tags of :class:`LitClassifier`: ``mistakes`` of the epoch, ``error/train`` as their fraction of samples,
-    ``loss/train`` (the perceptron criterion) and ``margin`` after the epoch, ``norm``, ``lr``, ``loss/val`` and
-    ``error/val``. Besides, the mistake bound: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the
-    bias in the norm, ``theory/mistakes`` and ``theory/bound``.
-
-    One batch with all samples, the same every epoch, is learned as by :meth:`RuleTrainer.fit
-    <torchperc.RuleTrainer.fit>`. Mini-batches and shuffled batches are learned online, as by
-    :meth:`RuleTrainer.partial_fit <torchperc.RuleTrainer.partial_fit>`: the selected weights are in the net after every
-    batch, ``loss/train`` and ``margin`` are those of each batch before its updates, ``theory/lower`` and
-    ``theory/bound`` are not known, and an epoch without a mistake is ``SEPARATED``.
-
-    A :class:`~torchperc.sequences.ChainPerceptron` learns sequences, in batches ((x, lengths), y) as
-    :class:`LitClassifier` accepts them: ``mistakes`` are sequences, ``error/train`` is the fraction of wrong tags in
-    them, ``error/sequence/train`` their fraction of all sequences; there is no ``margin`` and no ``theory/lower``.
-
-    Batches are (x, y) or (x, y, sample weights). Sparse samples are read on the CPU.
-
-    In several processes (``strategy="ddp"``), each with one batch of its own samples, ``distributed="mix"`` mixes their
-    weights after every pass; all of them have the same weights, log and metrics. Samples are presented as ``order``
-    says, whether the loader shuffles or not, and numbered as if those of the processes followed one another.
+@dataclass(frozen=True)
+class SavedResult:
+    """What a checkpoint keeps of a :class:`~torchperc.rules.run.RuleResult`: all but the log, which needs the samples.
 
     Args:
-        net: a linear net or a chain, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
+        verdict: how training ended; ``BUDGET`` if it had not.
+        history: a record per epoch.
+    """
+
+    verdict: Verdict
+    history: tuple[EpochRecord, ...]
+
+    @property
+    def mistakes(self) -> int:
+        """Number of mistakes, which is the number of updates."""
+        return sum(record.mistakes for record in self.history)
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return len(self.history)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        return f"{self.verdict.name} after {self.epochs} epochs and {self.mistakes} mistakes: {self.verdict.sentence}"
+
+
+class LitRule(LitModel):
+    """Trains by the perceptron rule and stops at the verdict, which is in ``result``.
+
+    A loader of one batch is learned as by :meth:`RuleTrainer.fit <torchperc.RuleTrainer.fit>`, an epoch of the run per
+    epoch of the Trainer; the batch must be the same every epoch, so shuffle by ``order`` and not by the loader. Of any
+    other loader each batch is learned as by :meth:`RuleTrainer.partial_fit <torchperc.RuleTrainer.partial_fit>`, and an
+    epoch without a mistake is ``SEPARATED``.
+
+    Logs the tags of :class:`LitClassifier`: ``mistakes`` of the epoch, ``error/train`` as their fraction of samples,
+    ``loss/train`` (the perceptron criterion) and ``margin`` after the epoch, ``norm``, ``loss/val`` and ``error/val``.
+    Besides, the mistake bound: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the bias in the
+    norm, ``theory/mistakes`` and ``theory/bound``. With several batches, ``loss/train`` and ``margin`` are those of
+    each batch before it is learned, and ``theory/lower`` and ``theory/bound`` are not known.
+
+    Batches are (x, y) or (x, y, sample weights). Sparse samples are read on the CPU. In several processes
+    (``strategy="ddp"``), each with one batch of its own samples, ``distributed="mix"`` mixes their weights after every
+    pass; all of them have the same weights and metrics.
+
+    Args:
+        net: a linear net, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
         lr: the learning rate η.
         tie: what is a mistake.
         bias_step: how the bias moves.
-        order: of the samples; with mini-batches ``"given"``, which is the loader's.
+        order: of the samples; with several batches ``"given"``, which is the loader's.
         select: which weights the net has in the end. ``"averaged"`` and ``"voted"`` put the average into the net after
             every epoch; with ``"pocket"`` and ``"best-validation"`` the net has the last weights until the run ends.
             ``"best-validation"`` uses the Trainer's validation, over all its loaders.
         engine: how epochs are computed.
         seed: of the order.
         margin: the slack that every sample must exceed.
-        class_weight: a factor per label for its updates, as ``{label: factor}``;
-            :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
+        class_weight: a factor per label for its updates, as for :class:`LitClassifier`.
         prove: if the run does not separate the data, find out whether that is possible.
         distributed: ``"mix"`` if several processes learn together.
         mixing: the weight of a process then: ``"uniform"`` or by its ``"mistakes"``.
@@ -76,9 +102,12 @@ class LitRule(LitNet):
         ('shuffled', 'torchperc.Perceptron')
     """
 
+    logged = ("loss", "error")
+    rule_head: Head = PerceptronHead()
+
     def __init__(
         self,
-        net: Net | ChainPerceptron,
+        net: nn.Module,
         lr: float = 1.0,
         tie: str = "update",
         bias_step: str | None = None,
@@ -87,170 +116,277 @@ class LitRule(LitNet):
         engine: str = "auto",
         seed: int = 0,
         margin: float = 0.0,
-        class_weight: Mapping[int, float] | None = None,
+        class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
         prove: bool = False,
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
-        own = isinstance(uncompiled(as_net(net)), OwnRule)  # a chain; other nets are linear
-        super().__init__(net, StructuredHead() if own else PerceptronHead())
-        if isinstance(class_weight, str):
-            raise TypeError(
-                f"class_weight must be a mapping {{label: factor}} such as tp.functional.balanced_weights(y), found "
-                f"{class_weight!r}"
-            )
-        weights = None if class_weight is None else dict(class_weight)
+        super().__init__(net, self.rule_head, lr)
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
-        options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
-        options |= {"distributed": distributed, "mixing": mixing}
+        options |= {"engine": engine, "seed": seed, "margin": margin, "prove": prove}
+        class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
+        options |= {"class_weight": class_weight, "distributed": distributed, "mixing": mixing}
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
-        trainer = RuleTrainer(**options)  # which checks the other arguments
-        inner = uncompiled(self.net)
-        if isinstance(inner, ChainPerceptron):
-            check_options(trainer, inner)
-        else:
-            check_net(inner)
+        if isinstance(options["class_weight"], list):
+            units = len(getattr(uncompiled(self.net), "weight", ()))
+            options["class_weight"] = label_factors(options["class_weight"], None if units == 1 else units)
         self.trainer_options: dict[str, Any] = plain(options)
+        self.rule = RuleTrainer(**options)  # checks the other arguments
+        self.check_net()
+        self.save_hyperparameters(plain({**self.trainer_options, "net": described_net(self.net, self.nets)}))
         self.automatic_optimization = False
-        self.result: RuleResult | None = None
-        self.save_hyperparameters({**self._described(), **self.trainer_options})
-        self._learning: Learning | None = None
-        self._resume: dict[str, Any] | None = None
-        self._held = [0, 0]
+        self.run: RuleRun | None = None  # of one batch
+        self.stream: Any = None  # of several batches
+        self.result: RuleResult | SavedResult | None = None
+        self.history: list[EpochRecord] = []
+        self.verdict: Verdict | None = None
+        self.norm = 0.0  # of the stream's weights
+        self.total = 0.0  # Σ of the coefficients of all mistakes in the stream; NaN if it began at other weights
+        self.saved: dict[str, Any] | None = None  # the state of a run that is resumed
+        self.wrong: list[tuple[float, float]] = []  # wrong decisions and samples of each validation loader
 
-    def _described(self) -> dict[str, Any]:
-        return {"net": super()._described()["net"]}
-
-    def _inner(self) -> Net:
-        return cast(Net, uncompiled(self.net))
+    def check_net(self) -> None:
+        """Refuse a net that the rule cannot train."""
+        check_net(uncompiled(self.net))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """An optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
+        """Return an optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
 
-    # --- epochs ---
+    def new_metric(self, exact: torch.dtype) -> ClassificationMetric:
+        """Return loss, error, mistakes and margin."""
+        return ClassificationMetric(self.head, exact)
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Return labels −1/+1, or class indices, of a batch with labels or without."""
+        return self.head.decide(tpf.finite_scores(self(self.inputs(batch))))
+
+    # --- training ---
 
     def setup(self, stage: str) -> None:
-        """Refuse callbacks that change learning rates and weights."""
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
+        """Refuse what would change the weights or give each process other ones."""
+        super().setup(stage)
+        trainer, found = self.trainer, ""
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if why := _REFUSED.get(type(callback).__name__):
                 raise ValueError(f"LitRule cannot be run under {type(callback).__name__}: {why}")
+        if "mixed" in str(trainer.precision):
+            found = f"precision={trainer.precision!r}; use '32-true' or '64-true'"
+        elif not all(each.requires_grad for each in self.net.parameters()):
+            found = "parameters with requires_grad=False; use gradient descent, which leaves them as they are"
+        elif stage == "fit" and trainer.world_size > 1 and self.trainer_options["distributed"] is None:
+            found = f"{trainer.world_size} processes; use distributed='mix', or devices=1"
+        if found:
+            raise ValueError(f"the rule trains all weights in one process in the net's own precision, found {found}")
 
     def on_fit_start(self) -> None:
-        """A new run; one that is resumed after its verdict stops at once."""
-        together = self.trainer_options["distributed"] is not None
-        instead = "devices=1" if self.chains else "distributed='mix', or devices=1"
-        self._refuse("the rule", None if together else instead)
-        self._learning = None
-        if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
+        """Begin a new run; one that is resumed after its verdict stops at once."""
+        self.run, self.stream = None, None
+        if self.saved is not None and self.saved["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
-
-    def on_train_start(self) -> None:
-        """Present samples as ``order`` says: a Trainer's ``DistributedSampler`` would shuffle those in order, too."""
-        sampler = getattr(self.trainer.train_dataloader, "sampler", None)
-        if self.trainer_options["distributed"] is not None and isinstance(sampler, DistributedSampler):
-            sampler.shuffle = False
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
-        """One epoch of the rule, or one batch of it."""
-        samples = self._samples(batch, "train", batch_idx)
-        if self._learning is None:
-            self._learning = self._begin(samples)
-        if batch_idx == 0:  # a checkpoint made at an epoch's last batch has an epoch that was not ended
-            self._learning.epoch_values(complete=True)
-        self._learning.learn(samples)
-        if isinstance(self._learning, OnlineLearning):
-            self.result = self._learning.last
+        """Present a batch to the rule."""
+        x, y, weight = self.unpack(self.own_samples(batch, "train", batch_idx))
+        if self.trainer.num_training_batches == 1:
+            self.learn_all(x, y, weight)
+        else:
+            if self.stream is None:
+                self.begin_stream()
+            if batch_idx == 0 and self.resumed:  # saved at the last batch of an epoch, before that was ended
+                self.end_epoch(int(self.resumed[0]["mistakes"]))
+            self.is_new(batch_idx)
+            self.learn_next(x, y, weight)
         self.optimizers().step()  # type: ignore[union-attr]  # there is one
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Log the epoch after its last batch, before any callback looks at it."""
-        if self.trainer.is_last_batch or self.trainer.global_step == self.trainer.max_steps:
-            self._log_epoch(complete=self.trainer.is_last_batch)
+    def rule_samples(self, x: Any, y: Tensor) -> tuple[Any, Tensor]:
+        """Return samples and labels as the rule reads them."""
+        return x, y.cpu() if is_sparse(x) else y
 
-    def on_train_epoch_end(self) -> None:
-        """Log an epoch that was cut short, as by ``max_time``."""
-        self._log_epoch(complete=False)
-
-    def _log_epoch(self, *, complete: bool) -> None:
-        if self._learning is None or not (values := self._learning.epoch_values(complete=complete)):
-            return
-        self._log({**values, "lr": float(self.trainer_options["lr"])})
-        if self._learning.verdict is not None:
-            self.trainer.should_stop = True
-
-    def _begin(self, samples: Samples) -> Learning:
-        trainer, net = self.trainer, self._inner()
-        loader, epochs = trainer.train_dataloader, trainer.max_epochs
-        most = epochs if epochs is not None and epochs > 0 else 2**31
-        in_order = isinstance(loader, SliceLoader) and loader.order == "given"
-        sampler = getattr(loader, "sampler", None)
-        dealt = isinstance(sampler, DistributedSampler) and not sampler.shuffle
-        in_order = in_order or dealt or isinstance(sampler, SequentialSampler)
-        whole, online = (WholeChains, OnlineChains) if self.chains else (WholeLearning, OnlineLearning)
-        learning: Learning
-        if trainer.num_training_batches == 1 and in_order:
-            known = trainer.val_dataloaders is not None
-            validates = trainer.enable_validation and (not known or any(trainer.num_val_batches))
-            if self.trainer_options["select"] == "best-validation" and not validates:
+    def learn_all(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
+        """Make one epoch of the run on these samples."""
+        if self.run is None:
+            if self.trainer_options["select"] == "best-validation" and not any(self.trainer.num_val_batches):
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
-            learning = whole(net, self.trainer_options, samples, most, self._resume)
-        else:
-            learning = online(net, self.trainer_options, self.head, most)
-        if self._resume is not None:
-            learning.load_state_dict(self._resume)
-            self._resume = None
-        return learning
+            self.samples = (x, y, weight)
+            self.run = self.started_run(x, y, weight)
+        if not all(map(_same, (x, y, weight), self.samples)):
+            raise ValueError(
+                "the batch differs from that of the last epoch; use shuffle=False and LitRule(order='shuffled'), and "
+                "in several processes a SliceLoader, or a DistributedSampler(shuffle=False) of your own"
+            )
+        self.run.epoch()
+        self.run.write_to(uncompiled(self.net))
+        self.history, self.verdict = self.run.history, self.run.verdict
+        self.log_run(self.run)
+        self.trainer.should_stop = self.trainer.should_stop or self.verdict is not None
 
-    def on_fit_end(self) -> None:
-        """The result of a run that was resumed after its last epoch."""
-        if self.result is None and self._resume is not None:
-            loader: Any = self.trainer.train_dataloader
-            batch = self._samples(next(iter(loader)), "train", 0)
-            here: Iterator[Any] = (part.to(self.device) if isinstance(part, Tensor) else part for part in batch)
-            self._learning = self._begin(Samples(*here))
-            self.on_train_end()
+    def started_run(self, x: Any, y: Tensor, weight: Tensor | None) -> RuleRun:
+        """Return a run before its next epoch: a new one, or the one of a checkpoint."""
+        most = self.trainer.max_epochs or -1
+        rule = RuleTrainer(max_epochs=most if most > 0 else 2**31, **self.trainer_options)
+        net: Any = deepcopy(uncompiled(self.net))
+        saved, self.saved = self.saved, None
+        if saved is not None and "run" not in saved:
+            raise CheckpointError("the checkpoint is of a run on several batches; resume it with the same loader")
+        if saved is not None:
+            net.load_state_dict(saved["start"])
+        self.start = {name: values.clone() for name, values in net.state_dict().items()}
+        if is_sparse(x):  # which the rule reads on the CPU
+            net = net.cpu()
+        run = rule.start(net, *self.rule_samples(x, y), sample_weight=weight)
+        if saved is not None:
+            run.load_state_dict(saved["run"])
+            run.verdict = None if run.verdict is Verdict.BUDGET else run.verdict  # max_epochs may be larger now
+        return run
 
-    def on_train_end(self) -> None:
-        """Write the selected weights into the net; keep the result."""
-        if self._learning is not None and (result := self._learning.result()) is not None:
-            self.result = result
-            result.write_to(self._inner())
+    def log_run(self, run: RuleRun) -> None:
+        """Log an epoch of a run on one batch: what it counted, and loss and margin after it."""
+        record, (loss, slack) = run.history[-1], run.survey()
+        values = {"mistakes": float(record.mistakes), "norm": record.norm, **run.theory(slack)}
+        weight = run.weights.weight.double() * run.problem.scale
+        length = float(torch.linalg.vector_norm(weight))
+        if len(weight) == 1:
+            values["margin"] = slack / length if length else 0.0
+        self.log_once({"loss/train": loss, "error/train": record.mistakes / run.count}, prog_bar=True)
+        self.log_once(values)
 
-    # --- validation ---
+    @torch.no_grad()
+    def learn_next(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
+        """Learn these samples online."""
+        scores, norm = self(x), self.weight_norm()
+        losses, made = self.head.loss(scores, y, reduction="none"), 0
+        if weight is None or weight.any():
+            made = self.learn_chunk(*self.rule_samples(x, y), weight)
+        self.metric("train").update(losses, scores, y, weight, norm, made)
 
-    def _count_decisions(self, sums: EpochSums) -> None:
-        if self.trainer_options["select"] == "best-validation":
-            wrong, count = sums.decisions()
-            self._held[0] += wrong
-            self._held[1] += count
+    def begin_stream(self) -> None:
+        """Begin online learning, or continue that of a checkpoint."""
+        saved, self.saved = self.saved, None
+        if saved is not None and "run" in saved:
+            raise CheckpointError("the checkpoint is of a run on one batch; resume it with the same loader")
+        try:
+            self.rule.check_stream()
+            if self.trainer_options["prove"] or self.trainer_options["select"] == "voted":
+                what = "prove=True" if self.trainer_options["prove"] else "select='voted'"
+                raise ValueError(f"{what} would have to keep all samples")
+        except ValueError as error:
+            raise ValueError(
+                f"several batches are learned online, where {error}; or use a loader that gives all samples in one "
+                "batch (batch_size='full'), or RuleTrainer"
+            ) from None
+        net = uncompiled(self.net)
+        self.stream, self.history, self.verdict = self.rule.new_stream(net), [], None
+        self.total = math.nan if any(bool(values.any()) for values in net.parameters()) else 0.0
+        if saved is not None:
+            self.stream.load_state_dict(saved["stream"])
+            self.history = [EpochRecord(*record) for record in saved["history"]]
+            self.total, self.norm = saved["total"], saved["norm"]
+
+    def learn_chunk(self, X: Any, y: Any, weight: Tensor | None) -> int:
+        """Learn a chunk of the stream; return the number of mistakes."""
+        net: Any = uncompiled(self.net)
+        self.result = self.rule.learn_chunk(self.stream, net, X, y, sample_weight=weight)
+        self.norm = self.result.history[-1].norm
+        self.total += float(self.result.log.coef.abs().sum())
+        return len(self.result.log)
+
+    def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
+        """Log the metrics of a stage; of a stream, the end of the epoch and what it means for the verdict."""
+        metric = self.metrics[stage].get(dataloader_idx or 0)
+        if stage == "val" and metric is not None and self.trainer_options["select"] == "best-validation":
+            self.wrong += gather(self.decisions(metric))
+        super().log_epoch(stage, dataloader_idx)
+        if stage != "train" or metric is None or not isinstance(self.result, RuleResult):
+            return
+        mistakes = int(metric.mistakes)  # type: ignore[arg-type]
+        record, most = self.end_epoch(mistakes), self.trainer.max_epochs or -1
+        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
+        self.log_once(values if record.upper is None else {**values, "theory/upper": record.upper})
+        if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
+            self.verdict = Verdict.SEPARATED
+        elif len(self.history) >= most > 0:
+            self.verdict = Verdict.BUDGET
+        self.trainer.should_stop = self.trainer.should_stop or self.verdict is not None
+
+    def parameter_norm(self) -> Tensor:
+        """Return the norm of the stream's weights; the net may have their average."""
+        return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
+
+    def end_epoch(self, mistakes: int) -> EpochRecord:
+        """Return the record of an epoch of the stream, which is added to the history."""
+        upper = self.norm / self.total if self.total > 0 else None
+        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
+        return self.history[-1]
+
+    def decisions(self, metric: Any) -> tuple[float, float]:
+        """Return how many decisions were wrong, and of how many."""
+        return float(metric.errors), float(metric.samples)
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for ``"best-validation"``."""
         super().on_validation_epoch_end()
-        if self._held[1] and self._learning is not None and self._is_fitting() and not self.trainer.sanity_checking:
-            self._learning.validated(self._held[0] / self._held[1])
-        self._held = [0, 0]
+        history = [] if self.run is None or self.trainer.sanity_checking else self.run.history
+        if history and self.wrong and self.is_fitting():
+            wrong, count = map(sum, zip(*self.wrong, strict=True))
+            history[-1] = replace(history[-1], validation_error=wrong / count)
+        self.wrong = []
+
+    def on_train_end(self) -> None:
+        """Write the selected weights into the net; keep the result."""
+        if self.run is not None and self.run.history:
+            self.result = self.run.result()
+            self.result.write_to(uncompiled(self.net))
+        elif isinstance(self.result, RuleResult):
+            self.result = replace(self.result, verdict=self.verdict or Verdict.BUDGET, history=tuple(self.history))
+
+    def on_fit_end(self) -> None:
+        """Make the result of a run that was resumed after its last epoch."""
+        if self.run is None and self.saved is not None and "run" in self.saved:
+            loader: Any = self.trainer.train_dataloader
+            batch = self.transfer_batch_to_device(next(iter(loader)), self.device, 0)
+            self.run = self.started_run(*self.unpack(self.own_samples(batch, "train", 0)))
+            self.on_train_end()
 
     # --- checkpoints ---
+
+    def kind(self) -> dict[str, Any]:
+        """Return what a run must have in common with the checkpoint that it resumes from."""
+        return {**super().kind(), **{name: value for name, value in self.trainer_options.items() if name != "engine"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the run: log, weights, random state."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["rule"] = self._resume if self._learning is None else self._learning.state_dict()
+        if self.saved is not None:
+            checkpoint["rule"] = self.saved
+            return
+        rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "total": self.total, "norm": self.norm}
+        rule["history"] = [astuple(record) for record in self.history]
+        if self.run is not None:
+            rule |= {"run": self.run.state_dict(), "start": self.start}
+        elif self.stream is not None:
+            rule["stream"] = self.stream.state_dict()
+        checkpoint["rule"] = rule
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Load the weights; if the run is resumed, the run too."""
+        """Continue the run if it is resumed by ``trainer.fit(ckpt_path=…)``, else keep its result."""
         super().on_load_checkpoint(checkpoint)
-        self._resume = checkpoint.get("rule") if self._is_fitting() else None
+        rule = checkpoint["rule"]
+        if rule["history"]:
+            history = tuple(EpochRecord(*record) for record in rule["history"])
+            self.result = SavedResult(Verdict(rule["verdict"] or Verdict.BUDGET.value), history)
+        self.saved = rule if self.is_fitting() and ("run" in rule or "stream" in rule) else None
 
-    def _kind(self) -> dict[str, Any]:
-        options = ", ".join(f"{name}={value!r}" for name, value in self.trainer_options.items() if name != "engine")
-        return {"module": "LitRule", "options": options}
 
-
-_AVERAGES = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging")
-_REFUSED = {
-    **dict.fromkeys(_AVERAGES, "the rule has averages of its own; use select='averaged'"),
-    "LearningRateFinder": "from zero weights lr only scales the weights; use lr=1",
-}
+def _same(one: Any, other: Any) -> bool:
+    """Return whether two tensors, or tuples of them, are equal; nothing is read if they share memory."""
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return all(map(_same, one, other))
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return one is other
+    if one.shape != other.shape:
+        return False
+    if is_sparse(one):
+        parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
+        return all(_same(part(one), part(other)) for part in parts)
+    return one.data_ptr() == other.data_ptr() or torch.equal(one, other)

@@ -10,7 +10,6 @@ from torch import Tensor
 from torchperc._checks import check_int, is_sparse, require_packages
 from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning._pl import pl
-from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn.heads import Head, RegressionHead
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
@@ -38,7 +37,7 @@ REGRESSION_LAYOUT = {
         "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
         "R²": ["Multiline", ["r2/train", "r2/val"]],
     },
-    "gradient": {"norm": ["Multiline", ["norm"]], "learning rate": ["Multiline", ["lr"]]},
+    "gradient": {"norm": ["Multiline", ["norm"]]},
 }
 
 
@@ -151,7 +150,7 @@ def _net(module: pl.LightningModule) -> torch.nn.Module:
 
 def _on_axis(module: pl.LightningModule, epoch: int) -> None:
     """Lightning's loggers take a metric of the name "step" as the x-axis of the others."""
-    module.log("step", torch.tensor(epoch, dtype=torch.float64), **ONCE_PER_EPOCH)
+    module.log("step", float(epoch), on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
 
 
 def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any], epoch: int) -> None:

@@ -13,12 +13,8 @@ import torch
 
 from torchperc._checks import require_packages
 from torchperc.lightning._pl import pl
-from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
-from torchperc.lightning.checkpoints import SafeCheckpointIO
-from torchperc.lightning.names import LAST as LAST
-from torchperc.lightning.outcome import fitted_model as fitted_model
-from torchperc.lightning.outcome import predictions as predictions
-from torchperc.lightning.outcome import wrong_decisions as wrong_decisions
+from torchperc.lightning.callbacks import RandomState, SaveOnSignal, SetAside, StopOnDivergence
+from torchperc.lightning.checkpoints import LAST, SafeCheckpointIO
 from torchperc.lightning.tensorboard import Board
 
 _ONE_NODE = {"num_nodes": 1}  # what a Trainer takes if it is told nothing
@@ -44,12 +40,13 @@ def make_trainer(
     picture_every: int = 10,
     **options: Any,
 ) -> pl.Trainer:
-    """A Trainer that logs curves per epoch, saves after each, and stops on divergence and on signals.
+    """Return a Trainer that logs curves per epoch, saves after each, and stops on divergence and on signals.
 
     Args:
         folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
             resumes exactly: from the end of an epoch with any loader that draws by torch's global generator; from
-            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does.
+            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does. An earlier
+            run in the folder is moved to ``version_0``, ``version_1``, …, unless it is resumed.
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary and histograms of the weights, see :class:`Board`.
@@ -64,6 +61,19 @@ def make_trainer(
         >>> lit.result.verdict.name, lit.result.mistakes
         ('SEPARATED', 18)
     """
+    own = [*callbacks, SetAside(folder)]
+    return trainer_in(folder, max_epochs, callbacks=own, picture_every=picture_every, **options)
+
+
+def trainer_in(
+    folder: str | Path,
+    max_epochs: int,
+    *,
+    callbacks: Sequence[pl.Callback] = (),
+    picture_every: int = 10,
+    **options: Any,
+) -> pl.Trainer:
+    """Return the Trainer of :func:`make_trainer`, for a folder whose earlier runs the caller takes care of."""
     quiet()
     folder = Path(folder)
     if "logger" not in options:

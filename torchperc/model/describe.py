@@ -19,11 +19,7 @@ from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import NAMED_HEADS, Head
-from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import ACTIVATIONS, MLP, JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.sequences.chains import ChainPerceptron
-from torchperc.sequences.heads import StructuredHead
 
 Description = dict[str, Any]
 
@@ -36,16 +32,15 @@ NETS: dict[str, type[nn.Module]] = {
 }
 """What scores samples, and can be saved as a model."""
 
-_KNOWN: dict[str, type[nn.Module]] = {**NETS, "torchperc.sequences.ChainPerceptron": ChainPerceptron}
 _DTYPES = {str(dtype): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 _NOT_SAVED = "not saved"
-_STRUCTURED = "torchperc.sequences.StructuredHead"
 
 
-def described_net(net: nn.Module) -> Description:
+def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) -> Description:
     """A net as its class and arguments; one that cannot be made again from those as its class alone."""
     net = uncompiled(net)
-    if type(net) is not ChainPerceptron and why_not_described(net):
+    path = next((path for path, kind in nets.items() if type(net) is kind), None)
+    if path is None or (path in NETS and why_not_described(net)):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
     options = {name: getattr(net, name, None) for name in inspect.signature(type(net)).parameters}
     if "bias" in options:
@@ -54,8 +49,7 @@ def described_net(net: nn.Module) -> Description:
         options |= {"hidden": list(net.hidden), "activation": net.activation_name}
     options["dtype"] = str(next(net.parameters()).dtype)
     unsaved = ("device", "features") if isinstance(net, JointPerceptron) else ("device",)
-    kept = {name: value for name, value in options.items() if name not in unsaved}
-    return {"class_path": next(name for name, kind in _KNOWN.items() if type(net) is kind), "init_args": kept}
+    return {"class_path": path, "init_args": {name: v for name, v in options.items() if name not in unsaved}}
 
 
 def why_not_described(net: object) -> str | None:
@@ -85,52 +79,21 @@ def uncompiled(net: nn.Module) -> nn.Module:
     return inner if isinstance(inner, nn.Module) else net
 
 
-def as_net(net: object) -> nn.Module:
-    """A net, or the one that a checkpoint describes, its weights yet to be loaded."""
+def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module:
+    """A net, or the one out of ``nets`` that a checkpoint describes, its weights yet to be loaded."""
     if isinstance(net, nn.Module):
         return net
     if not isinstance(net, Mapping):
         raise TypeError(f"net must be a module that gives scores, found {type(net).__name__}")
     name, options = str(net.get("class_path")), net.get("init_args")
-    if name not in _KNOWN or not isinstance(options, Mapping):
+    if name not in nets or not isinstance(options, Mapping):
         remedy = "pass your own, load_from_checkpoint(path, net=...)"
         raise ValueError(f"net is a {name}, which a checkpoint cannot describe; {remedy}")
     dtype = _DTYPES.get(str(options.get("dtype")))
     if dtype is None:
         raise ValueError(f"net has dtype={options.get('dtype')!r}; choose one of {', '.join(_DTYPES)}")
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights, which are replaced anyway
-        return _KNOWN[name](**{**options, "dtype": dtype})
-
-
-def described_head(head: Head) -> str | Description:
-    """A head by name, that of chains by its margin, too; one that has none by its class, which is refused when read."""
-    if type(head) is StructuredHead and head != StructuredHead():
-        return {"class_path": _STRUCTURED, "init_args": {"margin": head.margin}}
-    named = {**NAMED_HEADS, "structured": StructuredHead()}
-    return next((name for name, known in named.items() if known == head), repr(head))
-
-
-def as_head(head: object) -> Head:
-    """A head, one by its name, or the one that a checkpoint describes.
-
-    Example:
-        >>> as_head("structured")
-        StructuredHead(margin=0.0)
-    """
-    if isinstance(head, Head):
-        return head
-    if head == "structured":
-        return StructuredHead()
-    if isinstance(head, str):
-        return head_by_name(head)
-    if isinstance(head, Mapping) and head.get("class_path") == _STRUCTURED:
-        options = head.get("init_args")
-        if isinstance(options, Mapping) and set(options) <= {"margin"}:
-            return StructuredHead(**options)
-    raise TypeError(
-        "head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), for chains StructuredHead(), "
-        f"found {head!r}"
-    )
+        return nets[name](**{**options, "dtype": dtype})
 
 
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:

@@ -32,21 +32,6 @@ class Terms(NamedTuple):
     bend: Any
 
 
-def lms_loss(s: Tensor, target: Tensor) -> Tensor:
-    """½·(t − s)²."""
-    return (target - s).square() / 2
-
-
-def logistic_loss(slack: Tensor) -> Tensor:
-    """log(1 + e^−m) of slacks m = y·s, without overflow."""
-    return torch.logaddexp(-slack, torch.zeros_like(slack))
-
-
-def softmax_loss(s: Tensor, y: Tensor) -> Tensor:
-    """log Σ_k exp(s_k) − s_y: (…, K), (…,) → (…,)."""
-    return -s.log_softmax(-1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
-
-
 def targets(y: Any, units: int, low: float) -> Any:
     """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others."""
     if units == 1:

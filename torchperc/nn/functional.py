@@ -14,14 +14,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torchperc._checks import as_csr, check_bool, check_choice, check_number, check_targets
-from torchperc.nn import derivatives
+from torchperc._checks import as_csr, check_bool, check_choice, check_number, check_targets, is_sparse
 
 REDUCTIONS = ("mean", "sum", "none")
 TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
-REAL = "real"
-"""Targets of regression: any finite numbers."""
+REAL = "real"  # targets of regression: any finite numbers
 POSITIONS = ("first", "last")
 
 
@@ -63,11 +61,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         )
     product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
     return product if bias is None else product + bias
-
-
-def is_sparse(x: Tensor) -> bool:
-    """Whether samples are a sparse tensor."""
-    return isinstance(x, Tensor) and x.layout != torch.strided
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -139,25 +132,28 @@ def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def slacks(s: Tensor, y: Tensor) -> Tensor:
-    """How far each score is on its right side: y·s, or s_y − s_r against the strongest wrong class r.
+    """Return functional margins: y·s, or s_y − s_r against the strongest wrong class r.
 
     Example:
         >>> slacks(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
         tensor([ 2., -1.])
     """
-    if s.dim() == y.dim():
-        return y * s
-    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
+    return own_scores(s, y) - rival_scores(s, y)[0] if s.dim() > y.dim() else y * s
+
+
+def own_scores(s: Tensor, y: Tensor) -> Tensor:
+    """Return the score of each sample's own class: (…, K), (…,) → (…,)."""
+    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
 
 def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
-    """Which samples are mistakes (bool), by the slack m = y·s, or m = s_y − max_{r≠y} s_r with K classes.
+    """Return which samples are mistakes, by the margin m = y·s, or m = s_y − max_{r≠y} s_r with K classes.
 
     Args:
         s: scores.
         y: labels −1/+1, or class indices if ``s`` has one dimension more.
         tie: ``"update"``: m ≤ margin · ``"strict"``: m < margin · ``"sign"``: the decision differs from y.
-        margin: the required margin, a slack that every sample must exceed; not with ``"sign"``.
+        margin: the required margin, which every sample must exceed; not with ``"sign"``.
 
     Example:
         >>> s, y = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([1, -1, 1])
@@ -167,30 +163,28 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
     check_choice("tie", tie, TIES)
     if margin and tie == "sign":
         raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
-    if s.dim() == y.dim():
-        _same_shape(s, y)
-        differs = decide(s) != y
-    else:
-        _class_shape(s, y)
-        differs = decide_class(s) != y
-    slack = slacks(s, y)
+    differs, slack = _decisions(s, y) != y, slacks(s, y)
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
     return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
 
 
-# --- losses -------------------------------------------------------------------------------------------------------
+def _decisions(s: Tensor, y: Tensor) -> Tensor:
+    return decide_class(s) if _has_classes(s, y) else decide(s)
+
+
+# --- losses: scores (…,) with labels −1/+1, or scores (…, K) with class indices (…,) ------------------------------
 
 
 def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
-    r"""Perceptron criterion: L = max(0, −y·s).
+    r"""Perceptron criterion: L = max(0, −y·s), for K classes L = max(0, max_{r≠y} s_r − s_y).
 
     At the kink y·s = 0 the value is 0 and the derivative in s is a choice: ``"update"`` takes −y, which is the
     perceptron rule; ``"strict"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
-    (s ≥ 0 → +1) is wrong, that is for y = −1 only.
+    (s ≥ 0 → +1) is wrong, that is for y = −1 only. With K classes s_y − max s_r stands in place of y·s.
 
     Args:
         s: scores.
-        y: labels −1/+1, of the same shape.
+        y: labels −1/+1 of the same shape, or class indices.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         tie: the choice at the kink.
 
@@ -199,25 +193,10 @@ def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str =
         >>> perceptron_loss(s, torch.tensor([-1, -1, 1]), reduction="sum").backward()
         >>> s.grad
         tensor([ 1., 0., -1.])
-    """
-    _check_signs(s, y)
-    return _criterion(s, y, reduction, tie)
-
-
-def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
-    """K-class perceptron criterion: L = max(0, max_{r≠y} s_r − s_y), for scores (…, K) and class indices (…,).
-
-    The choices at the kink are those of :func:`perceptron_loss`, with the slack s_y − max s_r in place of y·s.
-
-    Example:
-        >>> multiclass_perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
+        >>> perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
         tensor(2.)
     """
-    _check_classes(s, y)
-    return _criterion(s, y, reduction, tie)
-
-
-def _criterion(s: Tensor, y: Tensor, reduction: str, tie: str) -> Tensor:
+    _check_labels(s, y)
     wrong, slack = mistakes(s.detach(), y, tie=tie), slacks(s, y)
     return reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
 
@@ -225,76 +204,57 @@ def _criterion(s: Tensor, y: Tensor, reduction: str, tie: str) -> Tensor:
 def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
     """Least mean squares: L = ½(t − s)², with t = y, or t = (y + 1)/2 for ``targets="0/1"``; labels stay −1/+1.
 
+    For K classes L = ½ Σ_k (t_k − s_k)², with t = 1 for the sample's class and the lower target for the others.
+
     Args:
         s: scores.
-        y: labels −1/+1; with ``targets="real"`` any finite numbers. Of the scores' shape in either case.
+        y: labels −1/+1, or class indices; with ``targets="real"`` any finite numbers of the scores' shape.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        targets: ``"-1/+1"`` and ``"0/1"`` for two classes, ``"real"`` for regression, where t = y.
+        targets: ``"-1/+1"`` and ``"0/1"`` for classes, ``"real"`` for regression, where t = y.
 
     Example:
         >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
         tensor([0.1250, 1.1250])
-        >>> lms_loss(torch.tensor([70.0, 61.0]), torch.tensor([72.0, 60.0]), targets="real")
-        tensor(1.2500)
+        >>> lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
+        tensor(0.5000)
     """
+    classes = False
     if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
         _check_real(s, y)
         s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
-    else:
-        _check_signs(s, y)
+    elif classes := _check_labels(s, y):
+        y = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
     t = y.to(s.dtype)
     if targets == "0/1":
         t = (t + 1) / 2
-    return reduce(derivatives.lms_loss(s, t), reduction)
+    losses = (t - s).square() / 2
+    return reduce(losses.sum(-1) if classes else losses, reduction)
 
 
 def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Logistic loss: L = log(1 + exp(−y·s)) = softplus(−y·s), without overflow for any finite score.
+    """Logistic loss: L = log(1 + exp(−y·s)), for K classes L = log Σ_k exp(s_k) − s_y; no score overflows.
 
     Example:
         >>> logistic_loss(torch.tensor([-1e4, 1e4]), torch.tensor([1, 1]), reduction="none")
         tensor([10000., 0.])
-    """
-    _check_signs(s, y)
-    return reduce(derivatives.logistic_loss(y * s), reduction)
-
-
-def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
-    """K-class least mean squares: L = ½ Σ_k (t_k − s_k)², t one-hot in the chosen targets; s (…, K), y (…,).
-
-    Example:
-        >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
-        tensor(0.5000)
-    """
-    check_choice("targets", targets, TARGETS)
-    _check_classes(s, y)
-    signs = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
-    return reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
-
-
-def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
-    """K-class logistic loss: L = log Σ_k exp(s_k) − s_y (softmax cross-entropy), for s (…, K) and y (…,).
-
-    Example:
-        >>> multiclass_logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+        >>> logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
         tensor(0.6931)
     """
-    _check_classes(s, y)
-    return reduce(derivatives.softmax_loss(s, y), reduction)
+    if _check_labels(s, y):
+        return reduce(-own_scores(s.log_softmax(-1), y), reduction)
+    slack = y * s
+    return reduce(torch.logaddexp(-slack, torch.zeros_like(slack)), reduction)
 
 
 def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Zero-one loss: 1 where the decision differs from y. Its mean is the error rate; it has no gradient.
+    """Zero-one loss: 1 where the decision differs from y, NaN where a score is. It has no gradient.
 
     Example:
         >>> zero_one_loss(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
         tensor(0.5000)
     """
-    if s.dim() == y.dim():
-        _check_signs(s, y)
-        return reduce((decide(s) != y).to(s.dtype), reduction)
-    _check_classes(s, y)
-    return reduce((decide_class(s) != y).to(s.dtype), reduction)
+    unknown = s.isnan().any(-1) if _check_labels(s, y) else s.isnan()
+    return reduce((_decisions(s, y) != y).to(s.dtype).masked_fill(unknown, torch.nan), reduction)
 
 
 def cost_loss(s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -304,70 +264,68 @@ def cost_loss(s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reducti
         >>> cost_loss(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]), fp=1, fn=10, reduction="none")
         tensor([ 1., 10.])
     """
-    _check_signs(s, y)
     fp, fn = check_number("fp", fp, at_least=0), check_number("fn", fn, at_least=0)
+    if _check_labels(s, y):
+        raise ValueError(f"scores have shape {tuple(s.shape)}; a cost is for two classes, scores (…,) and labels -1/+1")
     price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
-    return reduce(price * (decide(s) != y), reduction)
+    return reduce(price * zero_one_loss(s, y, reduction="none"), reduction)
 
 
 def reduce(values: Tensor, reduction: str) -> Tensor:
-    """Their mean, their sum, or the values themselves."""
+    """Return the mean, the sum, or the values themselves."""
     check_choice("reduction", reduction, REDUCTIONS)
     return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
-def _same_shape(s: Tensor, y: Tensor) -> None:
-    # (N, 1) against (N,) would broadcast to (N, N) without a word
-    if s.shape != y.shape:
-        raise ValueError(f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; they must be equal")
-
-
-def _class_shape(s: Tensor, y: Tensor) -> None:
-    if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape:
-        raise ValueError(
-            f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; K classes need (…, K) and (…,)"
+def _check_labels(s: Tensor, y: Tensor) -> bool:
+    """Return whether y holds class indices; raise if it holds neither those nor −1/+1."""
+    classes = _has_classes(s, y)
+    if not classes:
+        if _seen((y != 1) & (y != -1)):
+            raise ValueError(
+                f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first, and for "
+                "real-valued targets use LMSLoss(targets='real'), RegressionHead(), or LitRegressor under a Trainer"
+            )
+    elif y.is_floating_point():
+        raise TypeError(
+            f"class indices must be integers, found {y.dtype}; use y.long(), and for real-valued targets "
+            "RegressionHead()"
         )
-    if s.shape[-1] < 2:
-        raise ValueError(
-            f"scores have shape {tuple(s.shape)}, a single class; K classes need K ≥ 2, and one score per sample needs "
-            "scores.squeeze(-1)"
-        )
+    elif _seen((y < 0) | (y >= s.shape[-1])):
+        raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
+    return classes
 
 
-def _check_signs(s: Tensor, y: Tensor) -> None:
-    _same_shape(s, y)
-    if _seen((y != 1) & (y != -1)):
+def _has_classes(s: Tensor, y: Tensor) -> bool:
+    """Return whether s holds a score per class; raise if the shapes fit neither that nor one score per sample."""
+    for name, values in (("scores", s), ("labels", y)):
+        if not isinstance(values, Tensor):
+            raise TypeError(f"{name} must be a tensor, found {type(values).__name__}; use torch.as_tensor({name})")
+    if s.shape == y.shape:
+        return False
+    if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape or s.shape[-1] < 2:
         raise ValueError(
-            f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first, and for "
-            "real-valued targets use LMSLoss(targets='real'), RegressionHead(), or LitRegressor under a Trainer"
+            f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; one score per sample needs equal shapes "
+            "(scores.squeeze(-1) drops a last dimension of 1), K classes need (…, K) and (…,)"
         )
+    return True
 
 
 def _check_real(s: Tensor, y: Tensor) -> None:
+    if not isinstance(y, Tensor) or y.is_complex():
+        found = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise TypeError(f"targets must be a tensor of real numbers, found {found}")
     if s.shape != y.shape:
         raise ValueError(
             f"scores have shape {tuple(s.shape)} and targets {tuple(y.shape)}; they must be equal: one target per score"
         )
-    if y.is_complex():
-        raise TypeError(f"targets must be real numbers, found {y.dtype}")
     if y.is_floating_point() and _seen(~torch.isfinite(y)):
         bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
         raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
 
 
-def _check_classes(s: Tensor, y: Tensor) -> None:
-    _class_shape(s, y)
-    if y.is_floating_point():
-        raise TypeError(
-            f"class indices must be integers, found {y.dtype}; use y.long(), and for real-valued targets "
-            "RegressionHead()"
-        )
-    if _seen((y < 0) | (y >= s.shape[-1])):
-        raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
-
-
 def _seen(condition: Tensor) -> bool:
-    """Whether the condition holds anywhere, as far as one can look without stalling a device or breaking a trace."""
+    """Return whether the condition holds anywhere, where a look neither stalls a device nor breaks a trace."""
     if torch.compiler.is_compiling() or condition.device.type != "cpu":
         return False
     try:
@@ -426,18 +384,9 @@ def geometric_margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None =
         tensor(1.)
     """
     distance = signed_distance(x, weight, bias)
-    _same_shape(distance, y)
+    if distance.shape != y.shape:  # (N, 1) against (N,) would broadcast to (N, N) without a word
+        raise ValueError(f"labels must be of shape {tuple(distance.shape)}, one per sample, found {tuple(y.shape)}")
     return (y * distance).min()
-
-
-def squared_radius(x: Tensor) -> Tensor:
-    """Squared radius of the data, R² = max_n ‖x_n‖², without a root so that integers stay exact: (N, d) → scalar.
-
-    Example:
-        >>> squared_radius(torch.tensor([[3.0, 4.0], [1.0, 1.0]]))
-        tensor(25.)
-    """
-    return (x if x.is_floating_point() else x.long()).square().sum(-1).max()
 
 
 def _norm(weight: Tensor) -> Tensor:
@@ -470,23 +419,19 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
         x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
         t = check_targets(y, len(x)).to(x)
         others = (x != x[0]).any(-1).nonzero()
-        if not len(others):
-            raise ValueError(
-                "all samples are equal, so no plane goes through two of them; a start needs two that differ"
-            )
-        first, second, low, high = x[0], x[others[0, 0]], t[0], t[others[0, 0]]
+        first, second = 0, int(others[0, 0]) if len(others) else 0
     else:
-        low, high = x.new_tensor(0.0 if targets == "0/1" else -1.0), x.new_tensor(1.0)
+        t = torch.where(y == 1, 1.0, 0.0 if targets == "0/1" else -1.0).to(x)
         if not ((y == 1).any() and (y == -1).any()):
-            found = y.unique().tolist()
-            way = "a start needs a sample of either class; for real-valued targets use targets='real'"
-            raise ValueError(f"y must hold -1 and +1, found {found[:5]}; {way}")
-        first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
-        if torch.equal(first, second):
-            raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
-    step = second - first
-    weight = (high - low) * step / step.square().sum()
-    return weight[None], (low - weight @ first)[None]
+            raise ValueError(
+                f"y must hold -1 and +1, found {y.unique().tolist()[:5]}; for real-valued targets use targets='real'"
+            )
+        first, second = (int((y == label).nonzero()[0, 0]) for label in (-1, 1))
+    step = x[second] - x[first]
+    if not step.any():
+        raise ValueError("x has equal samples where two that differ are needed; shuffle x, or add other samples")
+    weight = (t[second] - t[first]) * step / step.square().sum()
+    return weight[None], (t[first] - weight @ x[first])[None]
 
 
 def balanced_weights(y: Tensor) -> dict[int, float]:

@@ -7,6 +7,7 @@ targets are real numbers of the scores' shape.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, check_labels, check_targets
+from torchperc._checks import Data, Option, ParameterError, check_choice, check_labels, check_targets
 from torchperc.nn import derivatives
 from torchperc.nn import functional as tpf
 
@@ -42,26 +43,32 @@ class Head(ABC):
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: −1/+1 for scores (N,), class indices for scores (N, K)."""
-        return tpf.decide_class(scores) if _many(scores) else tpf.decide(scores, self.threshold)
+        return tpf.decide_class(scores) if _has_classes(scores) else tpf.decide(scores, self.threshold)
 
 
-def _many(scores: Tensor, y: Tensor | None = None) -> bool:
-    """Whether these are scores of K classes: one dimension more than the labels, or more than one."""
-    many = scores.dim() > (1 if y is None else y.dim())
-    if many and scores.shape[-1] < 2:
+def _has_classes(scores: Tensor) -> bool:
+    if scores.dim() > 1 and scores.shape[-1] < 2:
         raise ValueError(f"scores have shape {tuple(scores.shape)}; for one score per sample pass scores.squeeze(-1)")
-    return many
+    return scores.dim() > 1
 
 
-def head(name: str) -> Head:
-    """A head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"logistic"``, ``"regression"``, ….
+def head(name: Head | str) -> Head:
+    """Return a head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"logistic"``, ``"regression"``, ….
 
-    A second word is the head's option, ``tie`` or ``targets``; without one it has its default.
+    A second word is the head's option, ``tie`` or ``targets``; without one it has its default. A head is returned as
+    it is.
 
     Example:
         >>> head("lms 0/1")
         LMSHead(targets='0/1')
     """
+    if isinstance(name, Head):
+        return name
+    asked = re.sub(
+        r"[^a-z]|loss|head|with|logits", "", str(name if isinstance(name, str) else type(name).__name__).lower()
+    )
+    if name not in NAMED_HEADS and asked in OTHER_NAMES:
+        raise ParameterError(Option("head", name), f" is unknown; use head={OTHER_NAMES[asked]!r}")
     return NAMED_HEADS[check_choice("head", name, tuple(NAMED_HEADS))]
 
 
@@ -87,7 +94,7 @@ class PerceptronHead(Head):
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""
         label = self.decide(scores)
-        return (F.one_hot(label, scores.shape[-1]) if _many(scores) else label).to(scores.dtype)
+        return (F.one_hot(label, scores.shape[-1]) if _has_classes(scores) else label).to(scores.dtype)
 
     def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
         """Samples that the loss moves the weights for."""
@@ -95,8 +102,7 @@ class PerceptronHead(Head):
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Perceptron criterion, two or K classes."""
-        loss = tpf.multiclass_perceptron_loss if _many(scores, y) else tpf.perceptron_loss
-        return loss(scores, y, reduction=reduction, tie=self.tie)
+        return tpf.perceptron_loss(scores, y, reduction=reduction, tie=self.tie)
 
 
 class SquaredHead(Head):
@@ -147,8 +153,7 @@ class LMSHead(SquaredHead):
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Squared error, two or K classes."""
-        loss = tpf.multiclass_lms_loss if _many(scores, y) else tpf.lms_loss
-        return loss(scores, y, reduction=reduction, targets=self.targets)
+        return tpf.lms_loss(scores, y, reduction=reduction, targets=self.targets)
 
 
 @dataclass(frozen=True)
@@ -166,16 +171,15 @@ class LogisticHead(Head):
 
     def output(self, scores: Tensor) -> Tensor:
         """Probability of +1, or of each class."""
-        return scores.softmax(-1) if _many(scores) else scores.sigmoid()
+        return scores.softmax(-1) if _has_classes(scores) else scores.sigmoid()
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Logistic loss, two or K classes."""
-        loss = tpf.multiclass_logistic_loss if _many(scores, y) else tpf.logistic_loss
-        return loss(scores, y, reduction=reduction)
+        return tpf.logistic_loss(scores, y, reduction=reduction)
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if _many(scores) else tpf.signs_of(scores > 0)
+        return tpf.decide_class(scores) if _has_classes(scores) else tpf.signs_of(scores > 0)
 
 
 @dataclass(frozen=True)
@@ -195,7 +199,7 @@ class RegressionHead(SquaredHead):
 
     @property
     def threshold(self) -> float:
-        """There is none."""
+        """There is none: a ``TypeError``."""
         self._no_decision()
 
     def target(self, y: Any, units: int) -> Any:
@@ -232,6 +236,13 @@ NAMED_HEADS: dict[str, Head] = {
     "regression": RegressionHead(),
 }
 """Every head with every option, by name."""
+
+OTHER_NAMES = {
+    **dict.fromkeys(("logistic", "bce", "crossentropy", "binarycrossentropy", "log", "logreg", "softmax"), "logistic"),
+    **dict.fromkeys(("perceptron", "multiclassperceptron", "hinge"), "perceptron"),
+    **dict.fromkeys(("lms", "mse", "squared", "adaline"), "lms"),
+}
+"""What other libraries call the losses of the heads, in lower-case letters."""
 
 
 def loss_code(head: Head) -> tuple[int, int, float]:

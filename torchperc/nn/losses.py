@@ -53,10 +53,6 @@ class MulticlassPerceptronLoss(PerceptronLoss):
         tensor(2.)
     """
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of scores against class indices."""
-        return tpf.multiclass_perceptron_loss(scores, y, reduction=self.reduction, tie=self.tie)
-
 
 class LMSLoss(_Loss):
     """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2; labels are −1/+1 in either case.

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchperc._checks import check_bool, check_choice, check_float_dtype, check_int
+from torchperc._checks import check_bool, check_choice, check_float_dtype, check_int, is_sparse
 from torchperc.nn import functional as tpf
 
 
 def identity(x: Tensor) -> Tensor:
-    """x as it is."""
+    """Return x."""
     return x
 
 
@@ -35,56 +35,48 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class _LinearNet(nn.Module):
-    """Weight (K, d) and bias (K,) under the names that ``nn.Linear`` gives them."""
+class _Linear(nn.Linear):
+    """``nn.Linear`` that starts at zero or from a seed, and takes sparse samples."""
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
+    bias: nn.Parameter | None  # type: ignore[assignment]  # as nn.Linear has it, whatever it says
 
     def __init__(
         self,
         in_features: int,
-        rows: int,
+        out_features: int,
         bias: bool,
         init: str,
         seed: int | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        super().__init__()
-        self.in_features = check_int("in_features", in_features, at_least=1)
-        self.init = check_choice("init", init, INITS)
-        check_bool("bias", bias)
-        self.seed = None if seed is None else check_int("seed", seed, at_least=0)
-        dtype = check_float_dtype("dtype", dtype or torch.get_default_dtype())
-        self.weight = nn.Parameter(torch.empty(rows, in_features, dtype=dtype, device=device))
-        self.register_parameter("bias", nn.Parameter(torch.empty(rows, dtype=dtype, device=device)) if bias else None)
-        self.reset_parameters()
+        self.init, self.seed = _check_start(init, seed, INITS)  # needed by nn.Linear, which calls reset_parameters
+        in_features, dtype = check_int("in_features", in_features, at_least=1), _check_dtype(dtype)
+        super().__init__(in_features, out_features, check_bool("bias", bias), device, dtype)
 
     def reset_parameters(self) -> None:
-        """Set the weights back to their start: zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
-        own = (self.weight,) if self.bias is None else (self.weight, self.bias)  # and no parameters of features
-        _fill(own, self.init, self.seed)
+        """Set the weights to zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
+        _fill(self.parameters(), self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores w·x + b, one for each row of the weight."""
+        """Return the scores w·x + b, one for each row of the weight."""
         return tpf.linear(x, self.weight, self.bias)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Class indices, or labels −1/+1 of a single unit: (N, d) → (N,) int64."""
-        scores = tpf.finite_scores(self(x))
-        return tpf.decide_class(scores) if scores.dim() == x.dim() else tpf.decide(scores)
+        """Return labels −1/+1 of a single unit, else class indices: (N, d) → (N,) int64."""
+        return _decisions(self(x), self.out_features)
 
     def extra_repr(self) -> str:
-        """The sizes, for ``print(net)``."""
-        return f"in_features={self.in_features}, bias={self.bias is not None}"
+        """Return the sizes, for ``print(net)``."""
+        classes = "" if self.out_features == 1 else f"num_classes={self.out_features}, "
+        return f"in_features={self.in_features}, {classes}bias={self.bias is not None}"
 
 
-class Perceptron(_LinearNet):
+class Perceptron(_Linear):
     """One linear unit: scores s = w·x + b, (N, d) → (N,), decision s ≥ 0 → +1, else −1; weight (1, d), bias (1,).
 
-    Its ``state_dict`` loads into ``nn.Linear(d, 1)`` and back. Weights start at zero, as the rule has it.
+    It is an ``nn.Linear(d, 1)`` whose last dimension is squeezed. Weights start at zero, as the rule has it.
 
     Args:
         in_features: d.
@@ -113,33 +105,33 @@ class Perceptron(_LinearNet):
         super().__init__(in_features, 1, bias, init, seed, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores w·x + b."""
+        """Return the scores w·x + b."""
         return super().forward(x).squeeze(-1)
 
     def unit_normal(self) -> Tensor:
-        """w/‖w‖, the direction of the +1 side; see :func:`torchperc.nn.functional.unit_normal`."""
+        """Return w/‖w‖, the direction of the +1 side."""
         return tpf.unit_normal(self.weight.detach())
 
     def offset(self) -> Tensor:
-        """Signed distance of the boundary from the origin: −b/‖w‖."""
+        """Return the signed distance of the boundary from the origin, −b/‖w‖."""
         bias = self.weight.new_zeros(1) if self.bias is None else self.bias
         return tpf.offset(self.weight.detach(), bias.detach())
 
     @torch.no_grad()
     def signed_distance(self, x: Tensor) -> Tensor:
-        """Signed distance of points from the boundary: (w·x + b)/‖w‖."""
+        """Return the signed distance of points from the boundary, (w·x + b)/‖w‖."""
         return tpf.signed_distance(x, self.weight, self.bias)
 
     @torch.no_grad()
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
-        """The geometric margin min y·(w·x + b)/‖w‖; see :func:`torchperc.nn.functional.geometric_margin`."""
+        """Return the geometric margin, min y·(w·x + b)/‖w‖."""
         return tpf.geometric_margin(x, y, self.weight, self.bias)
 
 
-class MulticlassPerceptron(_LinearNet):
+class MulticlassPerceptron(_Linear):
     """K linear units, one weight vector per class: scores s_k = w_k·x + b_k, decision argmax (lowest index on ties).
 
-    x (N, d) → (N, K); weight (K, d), bias (K,).
+    It is an ``nn.Linear(d, K)``: x (N, d) → (N, K); weight (K, d), bias (K,).
 
     Args:
         in_features: d.
@@ -164,20 +156,15 @@ class MulticlassPerceptron(_LinearNet):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        rows = check_int("num_classes", num_classes, at_least=2)
-        super().__init__(in_features, rows, bias, init, seed, device, dtype)
-        self.num_classes = rows
-
-    def extra_repr(self) -> str:
-        """The sizes, for ``print(net)``."""
-        return f"in_features={self.in_features}, num_classes={self.num_classes}, bias={self.bias is not None}"
+        self.num_classes = check_int("num_classes", num_classes, at_least=2)
+        super().__init__(in_features, num_classes, bias, init, seed, device, dtype)
 
 
 LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
-"""Nets of one linear score, or one per class."""
+"""Nets of one linear score, or one per class: all of them are ``nn.Linear``."""
 
 
-class JointPerceptron(_LinearNet):
+class JointPerceptron(nn.Module):
     """One weight vector over joint features: scores s_k = w·φ(x, k), decision argmax.
 
     x (N, d) → (N, K); weight (1, D) with D = K·(d + 1) by default.
@@ -198,6 +185,9 @@ class JointPerceptron(_LinearNet):
         (torch.Size([1, 9]), torch.Size([5, 3]))
     """
 
+    weight: nn.Parameter
+    bias: None
+
     def __init__(
         self,
         in_features: int,
@@ -210,33 +200,42 @@ class JointPerceptron(_LinearNet):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        num_classes = check_int("num_classes", num_classes, at_least=2)
-        in_features = check_int("in_features", in_features, at_least=1)
+        super().__init__()
+        self.in_features = check_int("in_features", in_features, at_least=1)
+        self.num_classes = check_int("num_classes", num_classes, at_least=2)
+        self.init, self.seed = _check_start(init, seed, INITS)
+        dtype = _check_dtype(dtype)
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:
             raise ValueError("bias=False needs the block features; features of your own have the constant you give")
-        joint = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
-        probe = joint(torch.zeros(1, in_features, dtype=dtype, device=device))
+        self.features = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
+        probe = self.features(torch.zeros(1, in_features, dtype=dtype, device=device))
         if not isinstance(probe, Tensor) or probe.dim() != 3 or probe.shape[:2] != (1, num_classes):
             found = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
             raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {found} for N = 1")
-        super().__init__(probe.shape[2], 1, False, init, seed, device, dtype)
-        self.in_features = in_features
-        self.num_classes = num_classes
-        self.features = joint
+        self.weight = nn.Parameter(torch.empty(1, probe.shape[2], dtype=dtype, device=device))
+        self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weight to zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
+        _fill([self.weight], self.init, self.seed)  # features may have parameters of their own
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
-        if tpf.is_sparse(x):
+        """Return the scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
+        if is_sparse(x):
             raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
-        if x.dim() == 2:
-            return self.features(x) @ self.weight[0]
-        rows = x.reshape(-1, x.shape[-1])  # in any memory format
-        return (self.features(rows) @ self.weight[0]).reshape(*x.shape[:-1], -1)
+        scores = self.features(x.reshape(-1, x.shape[-1])) @ self.weight[0]
+        return scores.reshape(*x.shape[:-1], self.num_classes)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Return class indices: (N, d) → (N,) int64."""
+        return _decisions(self(x), self.num_classes)
 
     def extra_repr(self) -> str:
-        """The sizes, for ``print(net)``."""
+        """Return the sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, num_classes={self.num_classes}, joint={self.weight.shape[1]}"
 
 
@@ -245,7 +244,7 @@ class MLP(nn.Module):
 
     Args:
         in_features: d.
-        hidden: the width of each hidden layer; ``()`` leaves a linear net.
+        hidden: the number of units of each hidden layer; ``()`` leaves a linear net.
         num_classes: ``None`` for one score per sample, K ≥ 2 for K.
         activation: a name from ``tanh relu sigmoid leaky_relu elu gelu silu softplus identity``, or a function. The
             step function of the perceptron itself is not among them: its derivative is 0 wherever it has one.
@@ -275,57 +274,75 @@ class MLP(nn.Module):
         super().__init__()
         self.in_features = check_int("in_features", in_features, at_least=1)
         if not isinstance(hidden, Sequence):
-            raise TypeError(f"hidden must be a sequence of widths such as (2,), found {type(hidden).__name__}")
-        self.hidden = tuple(check_int("hidden", width, at_least=1) for width in hidden)
+            raise TypeError(f"hidden must be a sequence of sizes such as (2,), found {type(hidden).__name__}")
+        self.hidden = tuple(check_int("hidden", size, at_least=1) for size in hidden)
         self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-        self.init = check_choice("init", init, ("default", "uniform", "normal"))
-        self.seed = None if seed is None else check_int("seed", seed, at_least=0)
+        self.init, self.seed = _check_start(init, seed, ("default", "uniform", "normal"))
         self.activation = _activation(activation)
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
-        widths = (in_features, *self.hidden, num_classes or 1)
-        made: dict[str, Any] = {
-            "device": device,
-            "dtype": check_float_dtype("dtype", dtype or torch.get_default_dtype()),
-        }
+        sizes, dtype = (in_features, *self.hidden, num_classes or 1), _check_dtype(dtype)
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
-            self.layers = nn.ModuleList(nn.Linear(m, n, **made) for m, n in pairwise(widths))
+            self.layers = nn.ModuleList(nn.Linear(m, n, device=device, dtype=dtype) for m, n in pairwise(sizes))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew, from the seed if there is one."""
+        """Draw the weights again, from the seed if there is one."""
         _fill(self.parameters(), self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the last layer; the first one takes sparse samples too."""
-        last = len(self.layers) - 1
-        for i, layer in enumerate(self.layers):
-            x = scores_of(layer, x)
-            if i < last:
-                x = self.activation(x)
+        """Return the scores of the last layer; the first one takes sparse samples, too."""
+        first, *others = self.layers
+        x = scores_of(first, x)
+        for layer in others:
+            x = layer(self.activation(x))
         return x.squeeze(-1) if self.num_classes is None else x
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Labels −1/+1, or class indices: (N, d) → (N,) int64."""
-        scores = tpf.finite_scores(self(x))
-        return tpf.decide(scores) if self.num_classes is None else tpf.decide_class(scores)
+        """Return labels −1/+1, or class indices: (N, d) → (N,) int64."""
+        return _decisions(self(x), self.num_classes or 1)
 
     def extra_repr(self) -> str:
-        """The activation, for ``print(net)``."""
+        """Return the activation, for ``print(net)``."""
         return f"activation={self.activation_name!r}, init={self.init!r}"
 
 
 def scores_of(net: nn.Module, x: Tensor) -> Tensor:
-    """Output of a net; of an ``nn.Linear`` on sparse samples by :func:`torchperc.nn.functional.linear`.
+    """Return the output of a net, also of an ``nn.Linear`` on sparse samples.
 
     Example:
         >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
         torch.Size([4, 3])
     """
-    if isinstance(net, nn.Linear) and tpf.is_sparse(x):
+    if isinstance(net, nn.Linear) and not isinstance(net, _Linear) and is_sparse(x):
         return tpf.linear(x, net.weight, net.bias)
     scores: Tensor = net(x)
     return scores
+
+
+@contextmanager
+def resting(module: nn.Module) -> Iterator[None]:
+    """Switch a module to evaluation mode and back, submodule by submodule."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def _decisions(scores: Tensor, units: int) -> Tensor:
+    scores = tpf.finite_scores(scores)
+    return tpf.decide(scores) if units == 1 else tpf.decide_class(scores)
+
+
+def _check_start(init: str, seed: int | None, inits: Sequence[str]) -> tuple[str, int | None]:
+    return check_choice("init", init, inits), None if seed is None else check_int("seed", seed, at_least=0)
+
+
+def _check_dtype(dtype: torch.dtype | None) -> torch.dtype:
+    return check_float_dtype("dtype", dtype or torch.get_default_dtype())
 
 
 def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -355,15 +372,3 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
         else:
             start.uniform_(-bound, bound, generator=generator)
         parameter.copy_(start)
-
-
-@contextmanager
-def resting(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
 
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
-from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
-from torchperc.lightning.names import LAST
+from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors
 from torchperc.reports import regression
@@ -52,9 +52,11 @@ def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder
     validation = data.parts[1] if options["select"] == "best-validation" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself has warned
-        run = RuleTrainer(**options).start(cast(Net, module.net), *data.parts[0], validation=validation)
+        net = deepcopy(module.net)
+        net.load_state_dict(state["start"])  # the weights before the run
+        run = RuleTrainer(**options).start(cast(Net, net), *data.parts[0], validation=validation)
     try:
-        run.load_state_dict(state)
+        run.load_state_dict(state["run"])
     except (KeyError, IndexError, RuntimeError) as error:
         raise CheckpointError(f"{folder / LAST} does not hold the run that its config describes ({error})") from None
     module.result = run.result()
