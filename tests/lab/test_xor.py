@@ -159,16 +159,6 @@ def test_kinds_of_nets_made_by_hand(weights, kind):
     assert xorlab.classify([net_of(*weights), net_of(*SOLVED)]) == (kind, "solved")
 
 
-def test_kinds_by_head_and_inputs():
-    net = net_of(*SOLVED)  # scores −1, 1, 1, −3
-    assert xorlab.classify([net], tp.LMSHead()) == xorlab.classify([net], tp.LMSHead("0/1")) == ("solved",)
-    assert xorlab.classify([net], inputs="-1/+1") != ("solved",)
-    flat = ([[0, 0], [0, 0]], [1, 1], [0, 0])
-    for head, score in ((tp.LMSHead(), 0.0), (tp.LMSHead("0/1"), 0.5)):  # the mean of the targets is as flat as it gets
-        assert xorlab.classify([net_of(*flat, score)], head) == ("saddle",)
-        assert xorlab.classify([net_of(*flat, score + 0.25)], head) == ("stuck at 50 %",)
-
-
 def test_dead_is_of_relu_and_not_of_a_saturated_tanh():
     far = ([[1, 1], [1, 1]], [-100, 100], [1, 1], -1)
     assert xorlab.classify([net_of(*far, activation="relu")]) == ("dead units",)
@@ -176,15 +166,6 @@ def test_dead_is_of_relu_and_not_of_a_saturated_tanh():
     assert xorlab.classify([net_of(*far, activation="tanh")]) != ("dead units",)
     silent = ([[0, 0], [0, 0]], [0, 0], [1, 1], 0)  # 0 on every row, but with a slope: a step can move it
     assert xorlab.classify([net_of(*silent, activation="tanh")]) == ("saddle",)
-
-
-def test_dead_units_stay_dead():
-    before = xorlab.train(range(60), 2, "relu", steps=300)
-    dead = [k for k, kind in enumerate(before.kinds) if kind == "dead units"]
-    assert len(dead) > 20
-    after = xorlab.train([before.seeds[k] for k in dead], 2, "relu", steps=600)
-    assert (after.dead >= before.dead[dead]).all()
-    assert "solved" not in after.kinds
 
 
 def test_a_member_that_diverges_takes_nobody_along():

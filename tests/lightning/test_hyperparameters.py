@@ -255,15 +255,6 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path):
         L.LitClassifier.load_from_checkpoint(path)
 
 
-@pytest.mark.parametrize("cls", [L.LitClassifier, L.LitRule])
-def test_a_checkpoint_of_the_first_version_is_refused_in_one_line(tmp_path, cls):
-    path, state = tmp_path / "old.ckpt", {"net.weight": torch.ones(1, 3), "net.bias": torch.zeros(1)}
-    old = {"model": "Perceptron", "rule": "gradient", "rate": 1.0}
-    torch.save({"state_dict": state, "hyper_parameters": old, "pytorch-lightning_version": "2.6.6"}, path)
-    with pytest.raises(CheckpointError, match=r"^[^\n]*module\.load_state_dict[^\n]*$"):
-        cls.load_from_checkpoint(path, net=tp.Perceptron(3))
-
-
 class Runs:
     """What a pickle could do."""
 

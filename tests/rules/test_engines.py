@@ -1,6 +1,5 @@
 """The engines' contract: the same mistakes as the reference, and the same weights to the bit, in every convention."""
 
-import importlib.util
 import itertools
 import re
 import threading
@@ -435,12 +434,6 @@ def test_what_compiled_cannot_run():
         tp.RuleTrainer(engine="compiled").fit(tp.JointPerceptron(5, 3), *integers(1, classes=3))
 
 
-@pytest.mark.parametrize("name", ["blocked", "triton"])
-def test_engines_that_are_gone_are_unknown(name):
-    with pytest.raises(ValueError, match=f"engine='{name}' .*'auto', 'reference', 'compiled'"):
-        tp.RuleTrainer(engine=name)
-
-
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("engine", ["reference", "compiled"])
 def test_an_overflow_is_said(engine, classes):
@@ -449,16 +442,3 @@ def test_an_overflow_is_said(engine, classes):
     with pytest.raises(ValueError, match="overflow"):
         tp.RuleTrainer(engine=engine, bias_step="none").fit(net, X * 1e30, y)
     assert not net.weight.any()
-
-
-def test_the_cache_on_disk_is_used(tmp_path, monkeypatch):
-    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
-    counts, X = [], sp.csr_array(np.eye(3))
-    for _ in range(2):  # the module anew, as another process would load it
-        spec = importlib.util.find_spec("torchperc.samples.loops")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        assert module.longest_csr(X.data, X.indices, X.indptr, 3) == 1.0
-        stats = module.longest_csr.stats
-        counts.append((sum(stats.cache_misses.values()), sum(stats.cache_hits.values())))
-    assert counts == [(1, 0), (0, 1)]

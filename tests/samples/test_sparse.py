@@ -14,7 +14,6 @@ import torch
 from torch import nn
 
 import torchperc as tp
-from torchperc._checks import as_csr
 from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, PreparedData, Standard, split
 from torchperc.descent.sgd import descend
 from torchperc.samples import convert
@@ -135,15 +134,6 @@ def test_an_mlp_takes_sparse_samples():
     torch.testing.assert_close(linear(convert.csr_tensor(sp.csr_array(X))), linear(x))
 
 
-def test_a_sparse_tensor_shares_its_memory_with_scipy():
-    X = sp.csr_array(numbers()[0])
-    there = convert.csr_tensor(X)
-    back = as_csr(there)
-    assert np.shares_memory(X.data, back.data)
-    assert np.shares_memory(X.indices, back.indices)
-    assert np.shares_memory(X.data, convert.sparse_features(there, dtype=torch.float64).data)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("classes", [1, 3])
@@ -154,18 +144,6 @@ def test_combinations_of_samples_are_exact_for_integers(classes, dtype):
     combined = Sparse(sp.csr_array(X.astype(dtype))).weighted_sum(torch.from_numpy(coefs))
     assert combined.dtype == torch.float64
     assert torch.equal(combined, torch.from_numpy(coefs.T @ X))
-
-
-@pytest.mark.slow
-def test_no_word_about_beta_reaches_users():
-    code = (
-        "import warnings; warnings.simplefilter('error')\n"
-        "import scipy.sparse as sp, torch, torchperc as tp\n"
-        "loader = tp.lightning.SliceLoader(sp.csr_array([[0, 1.0], [2.0, 0]]), torch.tensor([1, -1]), 1)\n"
-        "net = tp.Perceptron(2).double()\n"
-        "for x, y in loader: net(x).sum().backward()\n"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -225,19 +203,6 @@ def test_a_data_set_of_every_kind(kind, tmp_path):
     assert torch.equal(made.y, torch.tensor(y))
 
 
-def test_labels_by_the_million_are_not_gone_through_singly():
-    y = torch.randint(0, 3, (10**6,), generator=torch.Generator().manual_seed(0))
-    X = np.zeros((10**6, 1))
-    for labels, names in ((y, "0 1 2"), (y.numpy().astype(np.float32) - 1, "-1 0 1"), (y.bool(), "False True")):
-        table = Dataset.of(X, labels)
-        assert " ".join(table.labels) == names
-    texts = Dataset.of(X[:4], np.array(["b", "10", "9", "b"]))
-    assert texts.labels == ("9", "10", "b")
-    assert texts.y.tolist() == [2, 1, 0, 2]
-    with pytest.raises(ValueError, match=r"y\[2\] = nan is a missing label"):
-        Dataset.of(X[:3], np.array([0.0, 1.0, np.nan]))
-
-
 def test_what_a_data_set_refuses(tmp_path):
     X, y = numbers()
     bad = X.copy()
@@ -269,19 +234,6 @@ def test_scalers_have_the_statistics_of_memory(scaler, kind, tmp_path):
         there = scaler.fit(kept(kind, X, tmp_path), chosen)
         torch.testing.assert_close(there.shift, here.shift, rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(there.scale, here.scale, rtol=1e-13, atol=1e-13)
-
-
-def test_the_largest_absolute_value_by_hand():
-    scaler = MaxAbs().fit([[-4.0, 0.0, 1.0], [2.0, 0.0, 0.5]])
-    assert scaler.scale.tolist() == [4, 1, 1]
-    assert scaler.shift.tolist() == [0, 0, 0]
-    sparse = sp.csr_array(np.array([[2.0, 5.0, 0.0]], dtype=np.float32))
-    assert scaler.transform(sparse).toarray().tolist() == [[0.5, 5, 0]]
-    assert scaler.transform(sparse).dtype == np.float32
-    assert sparse.toarray().tolist() == [[2, 5, 0]]
-    assert tp.data.Scaler.from_state(scaler.state()).scale.tolist() == [4, 1, 1]
-    with pytest.raises(ValueError, match="use scale='maxabs'"):
-        Standard().fit([[1.0], [3.0]]).transform(sp.csr_array([[1.0]]))
 
 
 def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
@@ -543,20 +495,6 @@ def test_nn_linear_takes_sparse_batches(tmp_path):
 
 
 # --- data modules, checkpoints, boards ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["dense", *KINDS])
-def test_scale_by_itself(kind, tmp_path):
-    data = module(dataset(kind, tmp_path), scale="auto")
-    assert data.scaler.kind == ("maxabs" if kind in ("csr", "pieces") else "standard")
-    assert data.hparams["scale"] == "auto"
-    assert (data.width, data.names, data.classes, data.encoder) == (6, tuple(f"f{j}" for j in range(6)), None, None)
-    assert data.decode([1, -1]) == ["yes", "no"]
-    if kind == "csr":
-        with pytest.raises(ValueError, match="use scale='maxabs'"):
-            _ = module(dataset(kind, tmp_path), scale="standard").parts
-    with pytest.raises(ValueError, match="scale='robust'"):
-        L.TabularDataModule(scale="robust")
 
 
 @pytest.mark.parametrize("kind", KINDS)
