@@ -61,7 +61,7 @@ KINDS = {
     "sample steps": partial(gradient, linear, update="sample", lr=0.5, scheduler=halved),
     "best": partial(adam, callbacks=[RestoreBest]),
     "best in training": partial(adam, callbacks=[partial(RestoreBest, "error/train")]),
-    "epsilon": partial(adam, callbacks=[partial(EpsilonStop, 0.004)]),
+    "epsilon": partial(adam, callbacks=[partial(EpsilonStop, 0.05)]),
     "early": partial(gradient, lr=1.0, callbacks=[partial(EarlyStopping, "loss/val", patience=2)]),
     "separated": partial(rule, "shuffled", source="AND"),
     "cycling": partial(rule, "given", source="XOR", net_seed=0),

@@ -73,7 +73,8 @@ def browser(tmp_path_factory):
 
 LOADED = """async () => {
     const found = await (await fetch('data/plugin/images/tags')).json()
-    return ['rule', 'gradient'].every(run => found[run]?.boundary?.samples > 0)
+    const layout = await (await fetch('data/plugin/custom_scalars/layout')).json()
+    return layout.category?.length > 0 && ['rule', 'gradient'].every(run => found[run]?.boundary?.samples > 0)
 }"""
 
 

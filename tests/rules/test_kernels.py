@@ -211,3 +211,11 @@ def test_numpy_numbers_are_options_too(tmp_path):
 def test_options_of_another_kernel_are_refused(options):
     with pytest.raises(ValueError, match="needs kernel="):
         tp.RuleTrainer(**options)
+
+
+def test_samples_in_pieces_are_learned_as_in_one():
+    X, y = oracles.integers(3, count=20, spread=3)
+    whole = csr_array(np.array(X, dtype=float))
+    trainer = tp.RuleTrainer(kernel="poly", degree=2, max_epochs=10)
+    pieces = tp.data.CsrParts([whole[:7], whole[7:]])
+    assert entries(trainer.fit(None, pieces, y)) == entries(trainer.fit(None, whole, y))

@@ -81,7 +81,7 @@ class JointProblem(Problem):
         return Weights(total, start.bias.double())
 
     def model(self, weights: Weights) -> Model:
-        """Return the classifier with a copy of these weights, scaled."""
+        """Return the classifier with these weights, scaled; do not change them afterwards."""
         return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.n_features, self.features)
 
     def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:

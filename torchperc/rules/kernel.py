@@ -149,6 +149,10 @@ class KernelProblem(Problem):
         """Kernels are computed by torch."""
         return False
 
+    def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
+        """Yield the whole problem: the state has the scores of all samples, which are read as they are needed."""
+        yield self, 0, ids
+
     def start(self) -> KernelState:
         """Return the state without support vectors."""
         rows = self.samples

@@ -54,12 +54,14 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     given |= {"validation": held_out is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
     process_group.check_same_options(given)
 
-    problem = _shared_factors(trainer, problem, ids)
-    ids = np.flatnonzero(problem.sample_weight)
+    problem = _with_class_weights(trainer, problem, ids)
+    ids, classes = np.flatnonzero(problem.sample_weight), problem.num_classes
     labels = problem.y[ids]
-    process_group.run_on_all_ranks(
-        lambda: check_labels(labels, len(ids), problem.num_classes, name="y of a weight above 0")
-    )
+    process_group.run_on_all_ranks(lambda: check_labels(labels, len(ids), classes, name="y of a weight above 0"))
+    bias_step = max(process_group.gather(make.bias_step_of(net, trainer.bias_step, samples, ids)))
+    weights = problem.sample_weight
+    process_group.run_on_all_ranks(lambda: make.check_steps(trainer.lr, weights, bias_step, samples))
+    problem = replace(problem, steps=trainer.lr * weights, bias_step=bias_step)
     make.warn_if_stuck(trainer.rule, start, stacklevel=5)
     order = Order(
         trainer.order, ids, trainer.seed + rank, trainer.max_epochs, make.chunk_bounds(samples, trainer.order)
@@ -77,17 +79,16 @@ def replace_options(trainer: Any, **options: Any) -> Any:
     return copy
 
 
-def _shared_factors(trainer: Any, problem: Problem, ids: Array) -> Problem:
-    """Return the problem with class weights and bias step of the samples of all processes."""
-    class_weight, weights = trainer.class_weight, problem.sample_weight
+def _with_class_weights(trainer: Any, problem: Problem, ids: Array) -> Problem:
+    """Return the problem with class weights by the samples of all processes."""
+    class_weight = trainer.class_weight
+    if class_weight is None:
+        return problem
     if isinstance(class_weight, str):
         counts = process_group.gather(Counter(problem.y[ids].tolist()))
         class_weight = make.balanced_weights(sum(counts, Counter()))
-    if class_weight is not None:
-        weights = weights * make.sample_weights(problem.y, None, class_weight, problem.num_classes)
-    bias_step = max(process_group.gather(problem.bias_step))
-    process_group.run_on_all_ranks(lambda: make.check_steps(trainer.lr, weights, bias_step, problem.samples))
-    return replace(problem, sample_weight=weights, steps=trainer.lr * weights, bias_step=bias_step)
+    factors = make.sample_weights(problem.y, None, class_weight, problem.num_classes)
+    return replace(problem, sample_weight=problem.sample_weight * factors)
 
 
 class MixedRun(RuleRun):
