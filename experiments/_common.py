@@ -84,6 +84,19 @@ def picture() -> Figure:
     return Figure(figsize=(8, 5), dpi=100, layout="constrained")
 
 
+def by_rule(
+    trainer: tp.RuleTrainer, net: Any, train: tuple[Any, Any], test: tuple[Any, Any]
+) -> tuple[Any, list[float]]:
+    """Learn sequences by rule; return the result, and the wrong tags of the test set in % after each epoch."""
+    run, errors, tags = trainer.start(net, *train), [], tp.sequences.flat_tags(test[1], test[0], net.tags)
+    while run.verdict is None:
+        run.epoch()
+        run.write_to(net)
+        wrong = torch.cat(net.predict(test[0])).numpy() != tags
+        errors.append(100 * float(wrong.mean()))
+    return run.result(), errors
+
+
 def show(folder: Path, figure: Figure, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print the table; write the picture as a PNG, and into an event file beside the runs."""
     table = Table(*columns, title=title, title_justify="left")

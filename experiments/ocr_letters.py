@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _common import BLUE, GREEN, ORANGE, RED, command_line, fit, picture, save, show
+from _common import BLUE, GREEN, ORANGE, RED, by_rule, command_line, fit, picture, save, show
 from matplotlib.figure import Figure
 
 import torchperc as tp
@@ -61,14 +61,14 @@ def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) 
     for name, train, test in parts(source, quick):
         for way, made in {"letters": letters_alone(train, test), "words": words_whole(train, test)}.items():
             epochs, (net, data) = 3 if quick else EPOCHS, made
-            lit, curve = learn(folder / f"{name}-{way}".replace(" ", "-"), net, data, epochs)
+            curve = learn(folder / f"{name}-{way}".replace(" ", "-"), net, data, epochs)
             figures[f"{name}, {way}"] = error = curve[-1]
             curves[f"{name}, {way}"] = curve
             rows.append((name, way, len(train.y if way == "letters" else train.X), epochs, f"{error:.1f}"))
-        said = lit.net.predict(test.X)
+        said = net.predict(test.X)
         figures[f"{name}, words, last epoch"] = 100 * float((np.concatenate(said) != test.y).mean())
     letters = list(LETTERS)
-    save(folder, transitions=tp.plots.TransitionDisplay.from_model(lit, labels=letters).figure_)
+    save(folder, transitions=tp.plots.TransitionDisplay.from_model(net, labels=letters).figure_)
     title = "wrong letters of the test set in %, averaged weights"
     show(folder, chart(curves), title, ("trained on", "read as", "letters or words", "epochs", "error (%)"), rows)
     return figures
@@ -97,19 +97,19 @@ def words_of(count: int, seed: int) -> Words:
 
 
 def some(words: Words, index: np.ndarray) -> Words:
-    return Words(words.X.take(index), words.y[np.repeat(index, words.X.lengths)])
+    letters = np.repeat(index, words.X.lengths)
+    return Words.of(words.pixels.numpy()[letters], words.y[letters], words.X.lengths[index].tolist())
 
 
 def letters_alone(train: Words, test: Words) -> tuple[torch.nn.Module, tuple[Any, Any]]:
     """A perceptron of 26 classes, which has a bias of its own, and the letters of all words."""
     loaders = (tp.lightning.SliceLoader(words.pixels, torch.from_numpy(words.y)) for words in (train, test))
-    return tp.MulticlassPerceptron(train.X.width - 1, len(LETTERS)), tuple(loaders)
+    return tp.MulticlassPerceptron(train.X.n_features - 1, len(LETTERS)), tuple(loaders)
 
 
 def words_whole(train: Words, test: Words) -> tuple[torch.nn.Module, Any]:
     """A perceptron over the letters of a word, and the words."""
-    data = tp.lightning.SequenceDataModule(*train, validation=tuple(test))
-    return tp.sequences.ChainPerceptron(data.width, len(LETTERS)), data
+    return tp.sequences.ChainPerceptron(train.X.n_features, len(LETTERS)), (train, test)
 
 
 def read_letters(path: str) -> tuple[Words, list[int]]:
@@ -141,12 +141,12 @@ def read_letters(path: str) -> tuple[Words, list[int]]:
     return Words.of(np.stack(X), np.array(y), lengths), folds
 
 
-def learn(folder: Path, net: torch.nn.Module, data: Any, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:
+def learn(folder: Path, net: torch.nn.Module, data: Any, epochs: int) -> list[float]:
     """By rule, in a new order every epoch; the test error in % of the averaged weights after each epoch."""
-    chain = isinstance(net, tp.sequences.ChainPerceptron)
-    module = tp.lightning.LitTaggerRule if chain else tp.lightning.LitRule
-    lit = module(net, order="shuffled", select="averaged")
-    return lit, [100 * value for value in fit(lit, data, folder, epochs)["error/val"]]
+    if isinstance(net, tp.sequences.ChainPerceptron):
+        return by_rule(tp.RuleTrainer(epochs, order="shuffled", select="averaged"), net, *data)[1]
+    lit = tp.lightning.LitRule(net, order="shuffled", select="averaged")
+    return [100 * value for value in fit(lit, data, folder, epochs)["error/val"]]
 
 
 def chart(curves: dict[str, list[float]]) -> Figure:

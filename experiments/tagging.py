@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import BLUE, ORANGE, command_line, fit, picture, save, show
+from _common import BLUE, ORANGE, by_rule, command_line, fit, picture, save, show
 from matplotlib.figure import Figure
+from torch.utils.data import DataLoader
 
 import torchperc as tp
 
@@ -33,18 +34,20 @@ def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) 
     judge = Judge(train, test)
     judge("most frequent tag", most_frequent(train, test))
     curves, epochs = {}, 3 if quick else EPOCHS
+    names, (first, second, (X, _)) = numbered(train, validation, test)
     for name in RUNS if source is None else list(RUNS)[:-1]:  # a step of the gradient moves all weights, however many
-        data = module(train, validation, test, batch_size=16 if name == "gradient" else "full")
-        lit = learner(name, data)
-        curves[name] = [100 * error for error in fit(lit, data, folder / name, epochs)["error/val"]]
-        X = data.parts[2][0]
-        judge(f"{name}, averaged" if name == "rule" else name, data.decode(lit.net.predict(X)))
+        net = tp.sequences.ChainPerceptron(X.n_features, len(names))
         if name == "rule":
-            judge("rule, last", data.decode(lit.result.log.last().predict(X)))
-            chain = lit
-    transitions = tp.plots.TransitionDisplay.from_model(chain, labels=data.tags_).figure_
-    save(folder, transitions=transitions)
-    size = f"{sum(map(len, train)):,} tokens, {data.tags} tags, {data.width:,} features, {epochs} epochs"
+            trainer = tp.RuleTrainer(epochs, order="shuffled", select="averaged")
+            result, curves[name] = by_rule(trainer, net, first, second)
+            judge("rule, averaged", decoded(net.predict(X), names))
+            judge("rule, last", decoded(result.log.last().predict(X), names))
+            save(folder, transitions=tp.plots.TransitionDisplay.from_model(net, labels=names).figure_)
+        else:
+            lit, loaders = tp.lightning.LitTagger(net, lr=1.0), batches(first, second)
+            curves[name] = [100 * error for error in fit(lit, loaders, folder / name, epochs)["error/val"]]
+            judge(name, decoded(net.predict(X), names))
+    size = f"{sum(map(len, train)):,} tokens, {len(names)} tags, {X.n_features:,} features, {epochs} epochs"
     columns = ("tagger", "wrong tags", "known words", "new words", "wrong sentences")
     show(folder, chart(curves), f"test errors in %: {size}", columns, judge.rows)
     return judge.figures
@@ -83,16 +86,25 @@ def plain(tag: str) -> str:
     return "--" if tag.startswith("--") else tag.partition("-")[0].partition("+")[0]
 
 
-def module(train: Sentences, validation: Sentences, test: Sentences, batch_size: Any) -> Any:
-    order = "given" if batch_size == "full" else "shuffled"
-    return tp.lightning.SequenceDataModule(train, validation=validation, test=test, batch_size=batch_size, order=order)
+def numbered(*parts: Sentences) -> tuple[list[str], list[tuple[Any, Any]]]:
+    """The names of the tags, and each part as features of the first part and numbers of tags."""
+    names = sorted({tag for part in parts for sentence in part for _, tag in sentence})
+    numbers, features = {name: number for number, name in enumerate(names)}, tp.sequences.FeatureMap()
+    words = [[[word for word, _ in sentence] for sentence in part] for part in parts]
+    X = [features.fit_transform(words[0]), *map(features.transform, words[1:])]
+    y = [[[numbers[tag] for _, tag in sentence] for sentence in part] for part in parts]
+    return names, list(zip(X, y, strict=True))
 
 
-def learner(name: str, data: Any) -> Any:
-    net = tp.sequences.ChainPerceptron(data.width, data.tags)
-    if name == "gradient":
-        return tp.lightning.LitTagger(net, lr=1.0)
-    return tp.lightning.LitTaggerRule(net, order="shuffled", select="averaged")
+def batches(train: tuple[Any, Any], validation: tuple[Any, Any]) -> tuple[DataLoader[Any], ...]:
+    """Loaders for training and validation."""
+    collate = tp.sequences.collate
+    first = DataLoader(tp.sequences.items(*train), 16, collate_fn=collate, shuffle=True)
+    return first, DataLoader(tp.sequences.items(*validation), 64, collate_fn=collate)
+
+
+def decoded(tags: Any, names: list[str]) -> list[list[str]]:
+    return [[names[tag] for tag in each.tolist()] for each in tags]
 
 
 def most_frequent(train: Sentences, test: Sentences) -> list[list[str]]:

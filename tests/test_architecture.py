@@ -23,14 +23,14 @@ LAYERS = [
     "theory",
     "rules",
     "descent",
-    "sequences",
     "data",
     "model",
-    "sklearn",
     "plots",
     "lightning",
+    "sequences",
+    "sklearn",
     "reports",
-    "workflow",
+    "learn",
     "lab",
     "cli",
 ]
@@ -163,7 +163,7 @@ def test_heavy_libraries_load_late(fresh):
     loaded = loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP", fresh)
     assert "torchperc" in loaded
     assert not loaded & heavy
-    code = "import sys, torchperc.cli.entry as entry; entry._parser(); print(*sys.modules)"
+    code = "import sys, torchperc.cli.entry as entry; entry.parser(); print(*sys.modules)"
     assert "torch.nn" not in alone(code).split()  # torch itself is there as a promise
 
 
@@ -181,6 +181,14 @@ def test_the_short_paths_are_the_same_modules():
     for name in ("functional", "heads", "losses", "modules"):
         assert getattr(tp, name) is importlib.import_module(f"torchperc.nn.{name}")
     assert tp.dialects is importlib.import_module("torchperc.rules.dialects")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import torchperc.learn.candidates, torchperc as tp", "import torchperc as tp; tp.learn; import torchperc.learn"],
+)
+def test_learn_stays_the_function(code):
+    assert alone(f"{code}\nprint(tp.learn.__qualname__, type(tp.learn).__name__)").split() == ["learn", "function"]
 
 
 def test_every_public_name_has_a_docstring_with_an_example():

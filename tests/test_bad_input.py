@@ -69,7 +69,7 @@ CASES = {
     "empty order": ({"options": {"order": []}}, ValueError, "order must be integer sample numbers.*found shape"),
     "no bias to step": ({"net": tp.Perceptron(2, bias=False), "options": {"bias_step": "unit"}}, ValueError, "bias_step='unit' but the net has no bias"),
     "rate too small for the net": ({"options": {"lr": 1e-50}}, ValueError, "lr=1e-50 makes steps of 1e-50"),
-    "weights too large for the net": ({"sample_weight": [1, 1, 1, 1e308]}, ValueError, "sample and class weights makes"),
+    "weights too large for the net": ({"sample_weight": [1, 1, 1, 1e308]}, ValueError, "lr=1 makes steps of 1e.308"),
     "sparse inexact integers": ({"X": csr_array([[2**24 + 1, 1], [0, 0]]), "y": [1, -1]}, ValueError, "integers too"),
     "sparse too large": ({"X": csr_array([[1e300, 1], [0, 0]]), "y": [1, -1]}, ValueError, r"1e\+300 is too large"),
     "unsigned wraps": ({"X": np.full((4, 2), 2**63, np.uint64)}, ValueError, "too large for a signed integer"),

@@ -17,7 +17,7 @@ import contextlib, io, json, sys, warnings
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-missing = {*json.loads(sys.argv[1]), "onnxscript"}
+missing = {*json.loads(sys.argv[1])}
 
 class Bare(PathFinder):
     @classmethod

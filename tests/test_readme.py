@@ -59,10 +59,10 @@ def test_the_commands_exist(command):
         assert all(re.search(rf"^{word}:", makefile, re.MULTILINE) for word in words)
     elif program == "torchrun":
         assert words[2:4] == ["-m", "torchperc"] or (ROOT / words[2]).is_file()
-    elif program == "torchperc" and words[0] in entry._CONFIGURED:
+    elif program == "torchperc" and words[0] in entry.CONFIGURED:
         assert (ROOT / words[words.index("--config") + 1]).is_file()
     elif program == "torchperc":
-        entry._parser().parse_args(words)
+        entry.parser().parse_args(words)
     else:
         assert program in ("pip", "tensorboard")
 

@@ -11,14 +11,15 @@ from . import samples as samples
 from . import sequences as sequences
 from . import sklearn as sklearn
 from . import theory as theory
-from . import workflow as workflow
 from .descent.minimise import Optimum as Optimum
 from .descent.minimise import minimise as minimise
 from .descent.sgd import descend as descend
 from .lab.play.data import play as play
+from .learn.learn import learn as learn
+from .learn.results import LearnResult as LearnResult
 from .model.export import save_exported as save_exported
-from .model.fitted import FittedModel as FittedModel
-from .model.onnx import save_onnx as save_onnx
+from .model.export import save_onnx as save_onnx
+from .model.model import FittedModel as FittedModel
 from .nn import functional as functional
 from .nn import heads as heads
 from .nn import losses as losses
@@ -47,8 +48,6 @@ from .rules.run import RuleResult as RuleResult
 from .rules.sweep import Sweep as Sweep
 from .rules.sweep import sweep as sweep
 from .rules.trainer import RuleTrainer as RuleTrainer
-from .sequences.chains import StructuredPerceptronLoss as StructuredPerceptronLoss
-from .workflow.learn import LearnResult as LearnResult
-from .workflow.learn import learn as learn
+from .sequences.chain import StructuredPerceptronLoss as StructuredPerceptronLoss
 
 __version__: str

@@ -31,6 +31,7 @@ EXTRAS = {
     "matplotlib": "plots",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "onnxscript": "onnx",
     "pyarrow": "files",
     "sklearn": "sklearn",
     "tensorboard": "tensorboard",
@@ -101,23 +102,12 @@ def require_packages(what: str, *packages: str) -> None:
 
 
 def weights_overflow(score: float = math.inf) -> ValueError:
-    """Return the error for weights so large that a score is infinite or NaN.
-
-    Example:
-        >>> raise weights_overflow()
-        Traceback (most recent call last):
-        ValueError: a score became inf: the weights overflow; scale X down or lower the learning rate lr
-    """
+    """Return the error for weights so large that a score is infinite or NaN."""
     return ValueError(f"a score became {score}: the weights overflow; scale X down or lower the learning rate lr")
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's message, or the name of its error.
-
-    Example:
-        >>> first_line(ValueError("too long\\nsee the manual"))
-        'too long'
-    """
+    """Return the first line of another library's message, or the name of its error."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -187,49 +177,34 @@ def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", b
         (tensor([ 1, -1]), tensor([0, 2, 1]))
     """
     values = _one_per_sample(y, count, name)
-    numbers = numpy_view(values)
-    if isinstance(numbers, np.ndarray):
-        found = _fast_labels(numbers, classes, both)
-        if found is not None:
-            return torch.from_numpy(found)
-    distinct = torch.unique(values).tolist()
-    known = (-1, 1) if classes is None else range(classes)
-    if values.dtype == torch.bool or any(value not in known for value in distinct):
-        raise ValueError(_wrong_labels(name, distinct, values.dtype == torch.bool, classes))
-    if both and len(distinct) < 2:
+    numbers = (values.float() if values.dtype == torch.bfloat16 else values).cpu().numpy()
+    if classes is None:
+        right = (numbers == 1) | (numbers == -1)
+    else:
+        right = (numbers >= 0) & (numbers < classes) & (numbers % 1 == 0 if numbers.dtype.kind == "f" else True)
+    if numbers.dtype.kind == "b" or not right.all():
+        raise ValueError(_wrong_labels(name, np.unique(numbers).tolist(), classes))
+    if both and numbers.min() == numbers.max():
         raise ValueError(
-            f"{name} has one class only, found {_some(distinct)}; at least two classes are required "
+            f"{name} has one class only, found {numbers[0]}; at least two classes are required "
             "(online learning with partial_fit accepts single-class chunks)"
         )
-    return values.to(torch.int64, copy=True)
+    return torch.from_numpy(numbers.astype(np.int64)).to(values.device)
 
 
-def _fast_labels(numbers: np.ndarray[Any, Any], classes: int | None, both: bool) -> np.ndarray[Any, Any] | None:
-    """Return a copy of correct labels as int64 by numpy, or ``None`` if a closer look is needed."""
-    if numbers.dtype.kind == "b" or (classes is not None and numbers.dtype.kind == "f"):
-        return None
-    if classes is None:
-        plus = int(np.count_nonzero(numbers == 1))
-        minus = 0 if numbers.dtype.kind == "u" else int(np.count_nonzero(numbers == -1))
-        fine = plus + minus == len(numbers) and bool((plus and minus) or not both)
-    else:
-        low, high = int(numbers.min()), int(numbers.max())
-        fine = low >= 0 and high < classes and (low < high or not both)
-    return numbers.astype(np.int64) if fine else None
-
-
-def _wrong_labels(name: str, found: list[Any], boolean: bool, classes: int | None) -> str:
+def _wrong_labels(name: str, found: list[Any], classes: int | None) -> str:
+    shown = ", ".join(map(str, found[:5])) + (f", … ({len(found)} different values)" if len(found) > 5 else "")
     real = any(not float(value).is_integer() for value in found if math.isfinite(value))
     if classes is not None:
         remedy = _REGRESSION if real else "number your classes from 0 or give the net more of them"
-        return f"{name} must hold class indices 0 to {classes - 1}, found {_some(found)}; {remedy}"
+        return f"{name} must hold class indices 0 to {classes - 1}, found {shown}; {remedy}"
     remedy = "map your two labels to -1 and +1 first"
-    if boolean:
+    if isinstance(found[0], bool):
         remedy = f"convert True and False, for example with torch.where({name}, 1, -1)"
     elif sum(value == value for value in found) > 2:  # NaN is no label
-        remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
-        remedy = _REGRESSION if real else remedy
-    return f"{name} must hold -1 and +1, found {_some(found)}; {remedy}"
+        several = "use MulticlassPerceptron (num_classes=) for more than two classes; "
+        remedy = _REGRESSION if real else several + _REGRESSION
+    return f"{name} must hold -1 and +1, found {shown}; {remedy}"
 
 
 def check_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
@@ -241,10 +216,8 @@ def check_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Te
     """
     values = as_tensor(y, name) if units > 1 else _one_per_sample(y, count, name)
     if units > 1 and values.shape != (count, units):
-        raise ValueError(
-            f"{name} has shape {tuple(values.shape)} but ({count}, {units}) is needed: one target for each output "
-            "of the net"
-        )
+        needed = f"({count}, {units}) is needed: one target for each output of the net"
+        raise ValueError(f"{name} has shape {tuple(values.shape)} but {needed}")
     bad = values[~torch.isfinite(values)]
     if len(bad):
         raise ValueError(f"{name} must hold finite numbers, found {bad[0].item()}; drop or fill such samples")
@@ -276,11 +249,6 @@ def _one_per_sample(y: Data, count: int, name: str) -> Tensor:
     if shape[0] != count:
         raise ValueError(f"{name} has {shape[0]} values for {count} samples; they must have the same length")
     return values
-
-
-def _some(values: list[Any]) -> str:
-    shown = ", ".join(str(value) for value in values[:5])
-    return f"{shown}, … ({len(values)} different values)" if len(values) > 5 else shown
 
 
 # --- tensors and matrices -----------------------------------------------------------------------------------------
@@ -324,22 +292,21 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
     if isinstance(X, torch.Tensor) and X.is_meta:
         raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
     try:
-        if isinstance(X, torch.Tensor):
-            values, size = X.detach().cpu(), tuple(X.shape)
-            if values.layout == torch.sparse_coo:
-                return csr_array(coo_array((values._values().numpy(), tuple(values._indices().numpy())), shape=size))
+        if isinstance(X, torch.Tensor) and X.layout == torch.sparse_coo:
+            values = X.detach().cpu()
+            X = coo_array((values._values().numpy(), tuple(values._indices().numpy())), shape=tuple(X.shape))
+        elif isinstance(X, torch.Tensor):
+            values = X.detach().cpu()
             pieces = (values.values().numpy(), values.col_indices().numpy(), values.crow_indices().numpy())
-            given = csr_array(pieces, shape=size)
-        elif X.format in ("csr", "csc", "bsr"):
-            given = copy.copy(X)  # the check drops what is allocated and not used
-        else:
+            X = csr_array(pieces, shape=tuple(X.shape))
+        if X.format not in ("csr", "csc", "bsr"):
             coo = X.tocoo()
-            return csr_array(coo_array((coo.data, coo.coords), shape=coo.shape))
+            return csr_array(coo_array((coo.data, coo.coords), shape=coo.shape))  # which checks the indices
+        given = copy.copy(X)  # the check drops what is allocated and not used
         given.check_format(full_check=look or given.format != "csr")
     except (IndexError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} is a damaged sparse matrix: {error}; build it again, for example from scipy.sparse.coo_array"
-        ) from None
+        remedy = "build it again, for example from scipy.sparse.coo_array"
+        raise ValueError(f"{name} is a damaged sparse matrix: {error}; {remedy}") from None
     return csr_array(given)
 
 
@@ -349,10 +316,8 @@ def as_tensor(values: Data, name: str) -> Tensor:
         if values.layout in (torch.sparse_csr, torch.sparse_coo):
             raise TypeError(f"{name} is a sparse tensor, which is not accepted here; pass {name}.to_dense()")
         if values.is_complex() or values.layout != torch.strided or values.is_meta or values.is_quantized:
-            raise TypeError(
-                f"{name} must be a dense tensor of real numbers, found {values.dtype} on {values.device}, layout "
-                f"{values.layout}; convert it first"
-            )
+            found = f"{values.dtype} on {values.device}, layout {values.layout}"
+            raise TypeError(f"{name} must be a dense tensor of real numbers, found {found}; convert it first")
         return values.detach()
     if not isinstance(values, np.ndarray) and is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix, which is not accepted here; pass {name}.toarray()")
@@ -361,19 +326,11 @@ def as_tensor(values: Data, name: str) -> Tensor:
     except ValueError as error:
         raise ValueError(f"{name} must be rectangular, with rows of equal length: {error}") from None
     if array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}; "
-            "convert it to numbers first"
-        )
-    check_unmasked(values, name)
-    return tensor_view(np.asarray(array, _torch_dtype(array, name)))
-
-
-def check_unmasked(values: Data, name: str) -> Data:
-    """Return ``values`` unless a numpy mask hides some of them."""
+        found = f"dtype {array.dtype} in a {type(values).__name__}"
+        raise TypeError(f"{name} must hold real numbers, found {found}; convert it to numbers first")
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
-    return values
+    return tensor_view(np.asarray(array, _torch_dtype(array, name)))
 
 
 def numpy_view(values: Tensor) -> Any:
@@ -390,13 +347,9 @@ def numpy_view(values: Tensor) -> Any:
 
 
 def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:
-    """Return a tensor on an array's memory, copied only if torch cannot read its layout; do not write to it."""
-    flags = array.flags
-    if not (flags.c_contiguous and flags.aligned) and (
-        not flags.aligned or any(stride < 0 or stride % array.itemsize for stride in array.strides)
-    ):
-        array = array.copy()
-    if flags.writeable:
+    """Return a tensor on an array's memory, copied only if its rows do not follow one another; do not write to it."""
+    array = np.require(array, requirements=["C", "A"])
+    if array.flags.writeable:
         return torch.from_numpy(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
@@ -413,12 +366,7 @@ def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
 
 
 def find_non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Name the first of some tensors that holds NaN or an infinity; ``None`` if all are finite.
-
-    Example:
-        >>> find_non_finite({"weight": torch.ones(2), "bias": torch.tensor([float("nan")])}.items())
-        'bias holds nan'
-    """
+    """Name the first of some tensors that holds NaN or an infinity; ``None`` if all are finite."""
     for name, tensor in tensors:
         values = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
         bad = ~torch.isfinite(values)

@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> None:
     names, rounds, out = _options(arguments)
     if arguments.brown is not None:
         BROWN[:] = [checked(arguments.brown)]
-    console = inputs.console(width=160)
+    console = inputs.open_console(width=160)
     rows, absent = _measure(names, rounds, arguments, console)
     files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)
     for line in summary(rows, absent):

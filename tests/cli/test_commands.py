@@ -75,6 +75,7 @@ def test_crosscheck_of_two_labels_without_header(call, tmp_path):
     assert "no → -1, yes → +1" in " ".join(out.split())
     assert "18 mistakes" in out
     assert "(-4; 3, 2)" in out
+    assert call("crosscheck", "AND", "--missing", "error", "--header", "auto")[0] == 0  # what is so by default
 
 
 def test_a_difference_exits_with_one(call, monkeypatch):
@@ -129,4 +130,12 @@ def test_help_and_version(call):
     code, out, _ = call("crosscheck", "--help")
     assert code == 0
     assert "--bias-step" in out
+    code, out, _ = call("fit", "--help")
+    assert code == 0
+    assert "--trust" in out
+    assert "--help.all" in out
+    assert out.count("\n") < 30
+    code, out, _ = call("fit", "--help.all")
+    assert code == 0
+    assert "--trainer.gradient_clip_val" in out
     assert call("--version")[1] == f"torchperc {tp.__version__}\n"

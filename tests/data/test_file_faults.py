@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.sparse import csr_array
 from sklearn.linear_model import SGDClassifier
 
 from torchperc.data import Batches, CsrParts, PreparedData, file_formats, read, svmlight, table_files
@@ -128,9 +127,6 @@ def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatc
     assert read(path).X.shape == (4, 300_000)
     monkeypatch.setattr(reading, "free_memory", lambda: 2**25)
     assert "has 300,000 features and 3 labels" in said_by(lambda: read(path))
-    X = csr_array((np.ones(2), np.array([0, 2**31 - 2]), np.array([0, 1, 2])), shape=(2, 2**31 - 1))
-    np.savez(tmp_path / "wide.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=["a", "b"])
-    assert "has 2,147,483,647 features" in said_by(lambda: read(tmp_path / "wide.npz"))
 
 
 def test_labels_of_svmlight_that_are_identifiers_are_refused(tmp_path):
@@ -139,18 +135,6 @@ def test_labels_of_svmlight_that_are_identifiers_are_refused(tmp_path):
     assert "has 60 different labels in 60 rows; it looks like a quantity" in said_by(lambda: read(path))
     path.write_text("".join(f"{k % 51} 1:{k}\n" for k in range(200)))
     assert len(read(path).labels) == 51
-
-
-@pytest.mark.parametrize("kind", ["csv", "svm"])
-def test_what_takes_more_memory_than_the_first_lines_promise_is_streamed(tmp_path, monkeypatch, kind):
-    path = table(tmp_path / f"data.{kind}")
-    held = read(path)
-    monkeypatch.setattr(reading, "free_memory", lambda: 2000)
-    found = read(path)
-    assert isinstance(found.X, CsrParts if kind == "svm" else np.memmap)
-    assert found.X.shape == held.X.shape
-    assert found.y.equal(held.y)
-    assert not isinstance(read(path, stream=False).X, np.memmap | CsrParts)
 
 
 # one cache for many

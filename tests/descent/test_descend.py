@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from scipy.sparse import csr_array
-from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.linear_model import LinearRegression
 
 import torchperc as tp
 from torchperc.theory import auto_lr, rate_warning, step_limit
@@ -194,14 +194,6 @@ def test_descend_is_autograd_with_batch_size_one(dtype):
     torch.testing.assert_close(net.bias, by_autograd.bias, **close)
 
 
-def test_labels_are_a_special_case():
-    y, nets = np.where(Y > 60, 1, -1), (linear(), linear())
-    heads = tp.RegressionHead(), tp.LMSHead()
-    seen = [tp.descend(net, head, X, y, lr=0.05) for net, head in zip(nets, heads, strict=True)]
-    assert torch.equal(*seen)
-    assert torch.equal(nets[0].weight, nets[1].weight)
-
-
 def test_a_diverging_descent_goes_to_infinity_and_a_perceptron_says_so():
     y = np.where(Y > 60, 1, -1)
     assert not torch.isfinite(tp.descend(linear(), tp.LMSHead(), X * 1e3, y, 1e3)).all()
@@ -221,16 +213,6 @@ def test_a_memory_map_is_read_in_parts(tmp_path, monkeypatch):
     assert torch.equal(nets[0].weight, nets[1].weight)
     found = [tp.minimise(net, tp.RegressionHead(), np.load(tmp_path / "x.npy", mmap_mode="r"), Y) for net in nets]
     assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
-
-
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_a_penalty_is_ridge(weights):
-    net = linear()
-    tp.minimise(net, tp.RegressionHead(), X, Y, l2=0.3, sample_weight=weights)
-    total = 300 if weights is None else weights.sum()
-    expected = Ridge(alpha=0.3 * total, tol=1e-12).fit(X, Y, weights)
-    np.testing.assert_allclose(net.weight[0].detach(), expected.coef_, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(net.bias.item(), expected.intercept_, rtol=0, atol=1e-10)
 
 
 def test_k_outputs_have_k_minima_and_weights_count_samples():
@@ -283,21 +265,6 @@ def test_the_limit_of_single_samples():
         net = linear()
         seen = tp.descend(net, tp.RegressionHead(), worst, np.full(200, 5.0), lr=2 * factor / longest)
         assert (abs(seen[-1] - 5) > abs(seen[0] - 5)) == grows
-
-
-def test_the_start_goes_through_two_samples():
-    x, y = torch.tensor(X[[3, 3, 5, 6]]), torch.tensor(Y[[3, 3, 5, 6]])
-    weight, bias = tp.functional.two_sample_start(x, y, targets="real")
-    scores = tp.functional.scores(x, weight, bias)
-    torch.testing.assert_close(scores[[0, 2]], y[[0, 2]])
-    shortest = np.linalg.lstsq((x[2:3] - x[:1]).numpy(), (y[2:3] - y[:1]).numpy())[0]
-    np.testing.assert_allclose(weight[0], shortest)
-    weight, bias = tp.functional.two_sample_start(torch.tensor([[160], [180]]), torch.tensor([60, 72]), targets="real")
-    assert (weight.item(), bias.item()) == (pytest.approx(0.6), pytest.approx(-36.0, rel=1e-5))
-    with pytest.raises(ValueError, match="x has equal samples"):
-        tp.functional.two_sample_start(x[:2], y[:2], targets="real")
-    with pytest.raises(ValueError, match="targets='real'"):
-        tp.functional.two_sample_start(x, y)
 
 
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()])

@@ -34,8 +34,8 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         *("torch", "sklearn.linear_model", "pytorch_lightning", "matplotlib.pyplot", "pyarrow", "numba"),
-        *(f"torchperc.{name}" for name in ("lightning", "plots", "sklearn", "rules.trainer", "workflow.learn")),
-        *(f"torchperc.cli.{name}" for name in ("entry", "configured", "learn", "apply", "separable")),
+        *(f"torchperc.{name}" for name in ("lightning", "plots", "sklearn", "rules.trainer", "learn.learn")),
+        *(f"torchperc.cli.{name}" for name in ("entry", "commands", "fit", "tag")),
     ]
 )
 

@@ -5,7 +5,6 @@ folders, empty, binary, forbidden or of another kind.
 """
 
 import argparse
-import importlib
 import random
 
 import harness
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import torchperc as tp
+from torchperc.cli import entry
 
 pytestmark = pytest.mark.faults
 CASES = 150 if harness.WHOLE else 30
@@ -80,10 +80,8 @@ def prepare(folder):
 
 def options(name):
     """The options of a command."""
-    command, *actions = name.split()
-    parser = argparse.ArgumentParser()
-    importlib.import_module(f"torchperc.cli.{command}").add_arguments(parser)
-    for word in actions:
+    parser = entry.parser()
+    for word in name.split():
         parser = next(found for found in parser._actions if isinstance(found, argparse._SubParsersAction)).choices[word]
     return [action for action in parser._actions if action.option_strings]
 

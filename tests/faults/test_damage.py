@@ -172,8 +172,8 @@ def chain_log(path):
 
 
 def use_chain_log(path):
-    log = tp.sequences.ChainLog.load(path, *tagged())
-    return made_of(log.index, log.step, log.last().weight, log.averaged().weight)
+    log = tp.sequences.load_log(path, *tagged())
+    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
 
 
 SEALED = {

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 import torchperc as tp
 from torchperc.lab.play import data as contents
-from torchperc.lab.play.page import make_page
+from torchperc.lab.play.page import Play
 from torchperc.lab.play.widget import PlayWidget
 
 pytestmark = pytest.mark.browser
@@ -29,7 +29,7 @@ AND = tp.data.gate("AND")
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "play.html"
-    path.write_text(make_page(), "utf-8")
+    path.write_text(Play(contents.page.content()).html, "utf-8")
     return path.as_uri()
 
 
@@ -119,9 +119,9 @@ def run(X, y, start=None, **conventions):
 
 def compared(page, result, net):
     """The page shows the run that torchperc made."""
+    page.locator("#end").click()
     expect(page.locator("[data-test=mistakes]")).to_have_text(str(result.mistakes))
     expect(page.locator("[data-test=epochs]")).to_have_text(str(result.epochs))
-    page.locator("#end").click()
     text = page.locator("[data-test=weights]").inner_text()
     found = re.search(r"w = \((\S+), (\S+)\), b = (\S+)", text)
     wanted = (*net.weight[0].tolist(), net.bias.item())
@@ -131,7 +131,7 @@ def compared(page, result, net):
 # --- points -----------------------------------------------------------------------------------------------------------
 
 
-def test_points_are_put_down_dragged_and_deleted(opened):
+def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     page = opened()
     page.locator("#clear").click()
     expect(page.get_by_text("Put down points of two classes")).to_be_visible()
@@ -155,22 +155,6 @@ def test_points_are_put_down_dragged_and_deleted(opened):
     near(points(page), [(-0.5, -0.25, 0), (1, -1, 1)])
     put(page, 0, 0)  # nothing there, and nothing is put down in this mode
     assert len(points(page)) == 2
-
-
-def test_a_run_follows_its_points_while_they_are_dragged(opened):
-    page = opened("preset=XOR")
-    expect(page.locator("[data-test=verdict]")).to_have_count(0)  # what will happen is not told before it happens
-    page.locator("#end").click()
-    expect(page.locator("[data-test=verdict]")).to_contain_text("cycling")
-    drag(page, (1, 1), (1, 1.25))
-    drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
-    expect(page.locator("[data-test=verdict]")).to_contain_text("separated")
-    X = torch.tensor([[x, y] for x, y, _ in points(page)])
-    labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
-    compared(page, *run(X, labels))
-
-
-def test_points_are_put_on_quarters_and_with_shift_on_the_fine_grid(opened):
     page = opened()
     put(page, -0.59, 0.7)
     assert points(page)[-1][:2] == (-0.5, 0.75)
@@ -181,16 +165,17 @@ def test_points_are_put_on_quarters_and_with_shift_on_the_fine_grid(opened):
     assert (x, y) == (round(64 * x) / 64, round(64 * y) / 64) != (round(4 * x) / 4, round(4 * y) / 4)
 
 
-def test_on_a_phone_plane_and_transport_are_seen_at_once(opened):
-    page = opened()
-    page.set_viewport_size({"width": 390, "height": 844})
-    for view, button in (("rule", "#play"), ("gradient", "#gradient-play"), ("twolayer", "#twolayer-play")):
-        page.locator(f"#tab-{view}").click()
-        box = page.locator(button).bounding_box()
-        assert box["y"] + box["height"] <= 844, view
-
-
-def test_classes_are_added_and_removed(opened):
+def test_a_run_follows_its_points_and_classes(opened):
+    page = opened("preset=XOR")
+    expect(page.locator("[data-test=verdict]")).to_have_count(0)  # what will happen is not told before it happens
+    page.locator("#end").click()
+    expect(page.locator("[data-test=verdict]")).to_contain_text("cycling")
+    drag(page, (1, 1), (1, 1.25))
+    drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
+    expect(page.locator("[data-test=verdict]")).to_contain_text("separated")
+    X = torch.tensor([[x, y] for x, y, _ in points(page)])
+    labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
+    compared(page, *run(X, labels))
     page = opened()
     for _ in range(2):
         page.locator("#more-classes").click()
@@ -204,6 +189,21 @@ def test_classes_are_added_and_removed(opened):
     page.locator("#fewer-classes").click()
     expect(page.locator("#fewer-classes")).to_be_disabled()
     assert len(points(page)) == 4
+
+
+def test_plane_and_transport_are_seen_on_a_phone_plane_and_step_at_a_beamer(opened):
+    page = opened()
+    page.set_viewport_size({"width": 390, "height": 844})
+    for view, button in (("rule", "#play"), ("gradient", "#gradient-play"), ("twolayer", "#twolayer-play")):
+        page.locator(f"#tab-{view}").click()
+        box = page.locator(button).bounding_box()
+        assert box["y"] + box["height"] <= 844, view
+    for width, height in ((1024, 768), (1920, 1080)):
+        page = opened(size={"width": width, "height": height})
+        page.keyboard.press("ArrowRight")
+        for name in ("#rule-plane", "#rule-step"):
+            box = page.locator(name).bounding_box()
+            assert box["y"] + box["height"] <= height
 
 
 def test_every_example_is_shown_with_its_conventions(opened):
@@ -227,7 +227,7 @@ def test_every_example_is_shown_with_its_conventions(opened):
 # --- the log ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_sixth_mistake_of_and_word_by_word(opened):
+def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(opened):
     page = opened()
     compared(page, *run(*AND))
     page.locator("#rewind").click()
@@ -244,9 +244,16 @@ def test_the_sixth_mistake_of_and_word_by_word(opened):
     ]
     expect(page.locator("#live")).to_contain_text("Mistake 6 of 18: sample 1, score 0")
     cells = page.locator("#log-table tr[aria-current=step] td").all_inner_texts()
-    assert (cells[2], cells[6:9]) == ("1", ["−1", "(2, 0)", "−2"])
+    assert (cells[1], cells[5:8]) == ("1", ["−1", "(2, 0)", "−2"])
     assert page.locator("#rule-plane .ring.mistake").count() == 1
     assert page.locator("#rule-plane .line.before").count() == 1
+    page = opened()
+    for example in ("AND", "note-e", "three"):
+        page.locator("#preset").select_option(example)
+        page.evaluate("document.activeElement.blur()")
+        for _ in range(8):
+            page.keyboard.press("ArrowRight")
+            assert page.evaluate(OUTSIDE) == 0
 
 
 def test_step_back_scrub_rewind_and_play(opened):
@@ -341,6 +348,7 @@ def test_two_conventions_side_by_side(opened):
     page.locator("#second-order").select_option("shuffled")
     page.locator("#second-biasStep").select_option("radius")
     result, _ = run(*AND, tie="sign", order="shuffled", bias_step="radius")
+    page.locator("#second-end").click()
     expect(page.locator("#compare-second [data-test=mistakes]")).to_have_text(str(result.mistakes))
     page.locator("#go-there").click()
     places = [page.locator(f"#{side}-place").inner_text() for side in ("first", "second")]
@@ -389,7 +397,7 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
     page = opened(link(data=data, view="proof"))
     expect(page.locator("[data-test=decision]")).to_contain_text("the classes touch")
     expect(page.locator("#proof-text")).to_contain_text("w = (0, 2), b = 0")
-    assert page.locator("#proof-plane .line.now").evaluate("({y1, y2}) => y1.baseVal.value === y2.baseVal.value")
+    assert page.locator("#proof-plane .line.now").evaluate("(line) => line.getBBox().height") == 0
     page.locator("#preset").select_option("three")
     expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
     drag_from = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
@@ -407,7 +415,7 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
 CSV = "height,weight,kind\n0.5,1,cat\n-1,0.25,dog\n1.5,-0.75,cat\n"
 
 
-def test_csv_is_pasted_and_off_the_grid_the_page_says_so(opened):
+def test_csv_is_pasted_and_dropped_and_off_the_grid_the_page_says_so(opened):
     page = opened()
     page.locator("#csv").click()
     page.locator("#csv-text").fill("1, 2, a\n3, oops, b")
@@ -424,16 +432,6 @@ def test_csv_is_pasted_and_off_the_grid_the_page_says_so(opened):
     assert points(page) == [(0.1, 0.2, 0), (0.3, 12, 1)]  # kept as they are
     expect(page.locator("[data-test=not-exact]")).to_be_visible()
     expect(page.locator("#about")).to_contain_text("different scales")
-
-
-DROP = """text => {
-    const transfer = new DataTransfer()
-    transfer.items.add(new File([text], 'points.csv', {type: 'text/csv'}))
-    document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: transfer, bubbles: true, cancelable: true}))
-}"""
-
-
-def test_a_csv_file_is_dropped(opened):
     page = opened()
     page.evaluate(DROP, CSV)
     expect(page.locator("#notice")).to_contain_text("3 points of 2 classes")
@@ -447,6 +445,13 @@ def test_a_csv_file_is_dropped(opened):
     expect(page.locator("#notice")).to_contain_text("1001 samples; the page shows 1000 at most")
 
 
+DROP = """text => {
+    const transfer = new DataTransfer()
+    transfer.items.add(new File([text], 'points.csv', {type: 'text/csv'}))
+    document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: transfer, bubbles: true, cancelable: true}))
+}"""
+
+
 def test_the_copied_script_makes_the_same_run(opened):
     page = opened("preset=four")
     page.locator("#tie").select_option("sign")
@@ -454,6 +459,7 @@ def test_the_copied_script_makes_the_same_run(opened):
     page.locator("#seed").fill("3")
     page.locator("#start-0-2").fill("0.25")
     page.locator("#start-0-2").press("Enter")
+    page.locator("#end").click()
     mistakes, epochs = (page.locator(f"[data-test={name}]").inner_text() for name in ("mistakes", "epochs"))
     page.locator("#copy-python").click()
     expect(page.locator("#notice")).to_contain_text("on the clipboard")
@@ -493,23 +499,13 @@ def link(**state):
     return "state=" + base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
 
 
-def test_a_link_puts_nothing_of_its_own_into_the_script(opened):
+def test_a_link_brings_nothing_that_the_page_has_no_field_for(opened):
     for convention in ({"tie": '");import os;("'}, {"seed": "0)\nimport os"}, {"maxEpochs": "1"}):
         page = opened(link(data=TWO, conventions=convention, second=convention))
         expect(page.locator("#notice")).to_contain_text("could not be read")
         page.locator("#copy-python").click()
         assert "import os" not in page.locator("#python-text").input_value()
         assert len(points(page)) == 4
-
-
-STRANGE = [
-    {"view": "none"}, {"overlays": None}, {"gradient": None, "view": "gradient"}, {"twolayer": 7, "view": "twolayer"},
-    {"cursor": HTML}, {"mode": HTML, "pen": 77, "recorded": True, "preset": HTML},
-    {"conventions": {"maxEpochs": 1e15, "order": "shuffled"}},
-]  # fmt: skip
-
-
-def test_what_is_strange_in_a_link_is_left_out(opened):
     for state in STRANGE:
         page = opened(link(data=TWO, **state))
         expect(page.locator(".view:not([hidden]) svg.plane .point")).not_to_have_count(0)
@@ -517,6 +513,13 @@ def test_what_is_strange_in_a_link_is_left_out(opened):
         assert points(page) == [(0, 0, 0), (1, 1, 1)]
         page.locator("#step").click()
         expect(page.locator(".step-title").first).to_contain_text("Mistake 1")
+
+
+STRANGE = [
+    {"view": "none"}, {"overlays": None}, {"gradient": None, "view": "gradient"}, {"twolayer": 7, "view": "twolayer"},
+    {"cursor": HTML}, {"mode": HTML, "pen": 77, "recorded": True, "preset": HTML},
+    {"conventions": {"maxEpochs": 1e15, "order": "shuffled"}},
+]  # fmt: skip
 
 
 def harmless(page):
@@ -731,25 +734,6 @@ def test_every_text_stands_out_from_what_is_behind_it(opened):
             assert min(found)[0] >= 4.5, min(found)
 
 
-def test_weight_vectors_and_their_names_stay_in_the_plane(opened):
-    page = opened()
-    for example in ("AND", "note-e", "three"):
-        page.locator("#preset").select_option(example)
-        page.evaluate("document.activeElement.blur()")
-        for _ in range(8):
-            page.keyboard.press("ArrowRight")
-            assert page.evaluate(OUTSIDE) == 0
-
-
-def test_plane_and_step_are_seen_together_at_a_beamer(opened):
-    for width, height in ((1024, 768), (1920, 1080)):
-        page = opened(size={"width": width, "height": height})
-        page.keyboard.press("ArrowRight")
-        for name in ("#rule-plane", "#rule-step"):
-            box = page.locator(name).bounding_box()
-            assert box["y"] + box["height"] <= height
-
-
 # --- what Python puts in ----------------------------------------------------------------------------------------------
 
 
@@ -821,3 +805,209 @@ def test_a_point_that_is_put_down_in_the_frame_reaches_the_notebook(opened, tmp_
     page.frame_locator("iframe").locator("text=2 points").wait_for()
     assert page.evaluate("window.saved.length") >= before
     assert page.evaluate("window.saved.every(({points, labels}) => points.length === labels.length)")
+
+
+# --- gradient descent and the two-layer net ---------------------------------------------------------------------------
+
+
+THREE = "-1,-1,0\n-1,-0.75,0\n1,-1,1\n1,-0.75,1\n0,1,2\n0.25,1,2"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def part(page, name):
+    return page.locator(f'[data-test="{name}"]')
+
+
+def step_of(page, view):
+    """Where the view is, and how many steps were made."""
+    return tuple(map(int, NUMBER.findall(page.locator(f"#{view}-place").inner_text())))
+
+
+def weights_of(page):
+    """w₁, w₂ and b as the page writes them."""
+    text = part(page, "gradient-weights").inner_text().replace("−", "-")
+    return [float(number) for number in NUMBER.findall(text)]
+
+
+def enter(page, field, value):
+    page.fill(field, str(value))
+    page.locator(field).press("Tab")
+
+
+def test_stochastic_steps_end_where_the_rule_ends_and_a_link_brings_them_back(opened):
+    page = opened("view=gradient")
+    page.select_option("#gradient-head", "perceptron")
+    page.select_option("#gradient-mode", "stochastic")
+    page.click("#gradient-more")
+    assert (weights_of(page), step_of(page, "gradient")) == ([3, 2, -4], (36, 36))
+    expect(page.locator("#gradient-standing")).to_contain_text("The gradient is 0")
+    assert part(page, "gradient-errors").inner_text() == "0 / 4"
+    page.click("#gradient-play")  # at the end it plays once more
+    page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) < 36")
+    page.click("#gradient-play")
+    page.select_option("#gradient-tie", "strict")  # from zero weights nothing moves
+    page.click("#gradient-more")
+    expect(page.locator("#gradient-standing")).to_contain_text("zero weights never move")
+    assert step_of(page, "gradient") == (4, 4)
+    page = opened("view=gradient")
+    page.select_option("#gradient-head", "perceptron")
+    page.select_option("#gradient-mode", "stochastic")
+    for _ in range(5):
+        page.click("#gradient-step")
+    page.click("#copy-link")
+    expect(page.locator("#notice")).to_contain_text("link is on the clipboard")
+    weights, copied = weights_of(page), page.evaluate("navigator.clipboard.readText()")
+    other = opened(copied.split("#")[1])
+    assert (step_of(other, "gradient"), weights_of(other)) == ((5, 5), weights)
+
+
+def test_play_pause_rewind_scrub_and_keys(opened):
+    page = opened("view=gradient")
+    page.select_option("#gradient-speed", "20")
+    page.click("#gradient-play")
+    page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) >= 4")
+    page.click("#gradient-play")
+    expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "false")
+    at, made = step_of(page, "gradient")
+    assert at == made >= 4
+    page.locator("#gradient-scrub").fill("2")
+    assert step_of(page, "gradient") == (2, made)
+    page.click("#gradient-rewind")
+    assert step_of(page, "gradient") == (0, made)
+    page.locator("#gradient-plane").click(position={"x": 2, "y": 2}, button="right")  # away from the fields
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    assert step_of(page, "gradient") == (1, made)
+    page.keyboard.press("End")
+    assert step_of(page, "gradient") == (51, 51)
+    page.keyboard.press("Home")
+    assert step_of(page, "gradient") == (0, 51)
+    page.keyboard.press("Space")
+    expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "true")
+    page.click("#tab-rule")  # playing stops with the view
+    page.click("#tab-gradient")
+    expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "false")
+
+
+def test_the_surface_follows_the_descent_which_diverges_beyond_the_limit(opened):
+    page = opened("view=gradient")
+    page.select_option("#gradient-head", "lms")
+    page.click("#gradient-more")
+    surface = page.locator("#gradient-surface")
+    assert surface.locator("image.heat").count() == 1
+    assert surface.locator(".contour").count() == 9
+    assert surface.locator(".optimum").count() == 1
+    assert page.locator(".descent-path").first.get_attribute("d").count(",") == 51
+    assert float(part(page, "gradient-loss").inner_text()) == pytest.approx(0.125, abs=0.01)
+    assert part(page, "gradient-best").inner_text() == "0.125"
+    page.locator("#gradient-bias").fill("0.5")
+    expect(page.locator("#gradient-follow")).not_to_be_checked()
+    assert part(page, "gradient-biasText").inner_text() == "0.5"
+    page.locator("#gradient-follow").check()
+    assert float(part(page, "gradient-biasText").inner_text().replace("−", "-")) == pytest.approx(-1.5, abs=0.1)
+    page = opened("view=gradient")  # a click into the surface starts there
+    box = page.locator("#gradient-surface").bounding_box()
+    page.locator("#gradient-surface").click(position={"x": 0.75 * box["width"], "y": 0.25 * box["height"]})
+    start = [float(page.input_value(f"#gradient-start-0-{k}")) for k in range(3)]
+    assert start == pytest.approx([0.5, 0.5, 0], abs=0.02)
+    assert weights_of(page) == pytest.approx(start, rel=1e-5)
+    assert step_of(page, "gradient") == (0, 0)
+    page.click("#gradient-start-far")
+    assert weights_of(page) == [-2, 1.5, 0.5]
+    page = opened("view=gradient")
+    page.select_option("#gradient-head", "lms")
+    limit = tp.theory.step_limit("lms", tp.data.gate("AND", dtype=torch.float64)[0])
+    expect(page.locator("#gradient-limit")).to_contain_text(f"{limit:.4g}")
+    enter(page, "#gradient-lr", 3)
+    expect(page.locator("#gradient-limit")).to_contain_text("above 2/L")
+    page.click("#gradient-more")
+    expect(page.locator("#gradient-standing")).to_contain_text("Diverged")
+    assert step_of(page, "gradient")[0] < 50
+
+
+def test_more_than_two_classes_and_the_script_of_the_same_steps(opened):
+    page = opened("view=gradient")
+    page.click("#csv")
+    page.fill("#csv-text", THREE)
+    page.click("#csv-use")
+    expect(page.locator("#gradient-many")).to_contain_text("class 1 is +1, all others are −1")
+    page.select_option("#gradient-positive", "2")
+    expect(page.locator("#gradient-many")).to_contain_text("class 2 is +1")
+    page.click("#gradient-more")
+    assert part(page, "gradient-errors").inner_text() == "0 / 6"
+    page.click("#clear")
+    expect(page.locator("#gradient-standing")).to_contain_text("Put down points")
+    expect(page.locator("#gradient-surface")).to_be_hidden()
+    page.click("#tab-twolayer")
+    expect(page.locator("#twolayer-standing")).to_contain_text("Put down points")
+    expect(page.locator("#twolayer-hiddenPlane")).to_be_hidden()
+    page = opened("view=gradient")
+    page.select_option("#gradient-mode", "minibatch")
+    page.select_option("#gradient-order", "shuffled")
+    page.click("#gradient-start-far")
+    page.click("#gradient-more")
+    page.click("#copy-python")
+    script = page.input_value("#python-text")
+    expect(page.locator("#notice")).to_contain_text("on the clipboard")
+    assert page.evaluate("navigator.clipboard.readText()") == script
+    names = {}
+    exec(script, names)
+    net = names["net"]
+    assert weights_of(page) == pytest.approx([*net.weight[0].tolist(), net.bias.item()], rel=1e-5)
+
+
+# --- the two-layer net ---
+
+
+def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
+    page = opened("view=twolayer")
+    expect(page.locator("#preset")).to_have_value("XOR")
+    assert part(page, "twolayer-errors").inner_text() != "0 / 4"
+    page.click("#twolayer-more")
+    expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", "solved")
+    assert part(page, "twolayer-errors").inner_text() == "0 / 4"
+    net = tp.lab.xor.train([0], steps=100, dtype=torch.float64).net(0)
+    rows = page.locator("#twolayer-weights tbody tr")
+    for k in range(2):
+        shown = [float(cell.replace("−", "-")) for cell in rows.nth(k).locator("td").all_inner_texts()]
+        own = [*net.layers[0].weight[k].tolist(), net.layers[0].bias[k].item(), net.layers[1].weight[0, k].item()]
+        assert shown == pytest.approx(own, rel=1e-3)
+    assert page.locator("#twolayer-hiddenPlane .point").count() == 4
+    assert page.locator("#twolayer-plane .line.unit").count() == 2
+    page.click("#undo")
+    expect(page.locator("#preset")).to_have_value("AND")
+    page.click("#twolayer-xor")
+    expect(page.locator("#preset")).to_have_value("XOR")
+    page = opened("view=twolayer")
+    for start, standing in (("stuck", "plateau"), ("dead", "dead"), ("relu", "solved")):
+        page.select_option("#twolayer-start", start)
+        for _ in range(5):
+            page.click("#twolayer-more")
+        expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", standing)
+    made = step_of(page, "twolayer")[1]
+    page.click("#twolayer-rewind")
+    page.click("#twolayer-step")
+    assert step_of(page, "twolayer") == (1, made)
+
+
+def test_more_units_are_looked_at_two_at_a_time(opened):
+    page = opened("view=twolayer")
+    page.select_option("#twolayer-hidden", "4")
+    page.select_option("#twolayer-activation", "sigmoid")
+    assert page.locator("#twolayer-plane .line.unit").count() <= 4
+    page.select_option("#twolayer-axisX", "3")
+    assert page.locator("#twolayer-hiddenPlane .axis-name").all_text_contents() == ["h₄", "h₂"]
+    page.select_option("#twolayer-axisY", "3")
+    assert page.locator("#twolayer-hiddenPlane .axis-name").all_text_contents() == ["h₁", "h₄"]
+    before = part(page, "twolayer-loss").inner_text()
+    page.click("#twolayer-newSeed")
+    assert part(page, "twolayer-loss").inner_text() != before
+    page.select_option("#twolayer-mode", "stochastic")
+    page.click("#twolayer-step")
+    page.click("#copy-python")
+    names = {}
+    exec(page.input_value("#python-text"), names)
+    loss = names["head"].loss(names["net"](names["X"]), names["y"]).item()
+    assert float(part(page, "twolayer-loss").inner_text()) == pytest.approx(loss, rel=1e-4)

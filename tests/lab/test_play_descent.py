@@ -9,6 +9,7 @@ from node import run_node
 from torch import nn
 
 import torchperc as tp
+from torchperc.lab.play import content
 
 pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
@@ -38,15 +39,15 @@ const inner = (name) => ({
     const first = netGradient(net, samples, settings.head, settings.tie, everyNumber(samples.points.length));
     return {first, net, last: path.states.at(-1), losses: path.losses, errors: path.errors, ended: path.ended};
   },
-  starts: (samples) => NET_STARTS.map((start) => {
+  starts: ({samples, starts}) => starts.map((start) => {
     const path = startPath(samples, {...start, head: "logistic", tie: "update", mode: "batch", order: "given"});
     const steps = extendPath(path, 600);
     return [start.standing, pathStanding(path, steps), path.errors[steps]];
   }),
   limit: ({head, points, size}) => stepLimit(head, points, size),
   optimum: ({samples, bias}) => lmsOptimum(samples, bias),
-  surface: ({samples, head, bias, box, cells, level}) => {
-    const surface = lossSurface(samples, head, bias, box, cells);
+  surface: ({samples, head, bias, frame, cells, level}) => {
+    const surface = lossSurface(samples, head, bias, frame, cells);
     return {surface, segments: contourSegments(surface, level)};
   },
 }[name]);
@@ -163,7 +164,7 @@ SIGNS = torch.tensor([1, -1, 1, 1, -1, -1, 1, 1, -1, -1])
 RULE_EPOCHS = 16
 LIMITS = [(name, size) for name in HEADS for size in (1, 3, 8)]
 LINE = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], dtype=torch.float64), torch.tensor([-1, -1, 1])
-BOX = {"low": [-2.0, -1.0], "high": [2.0, 3.0]}
+FRAME = {"x": [-2.0, 2.0], "y": [-1.0, 3.0]}
 XOR = tp.data.gate("XOR", dtype=torch.float64)
 
 
@@ -178,7 +179,7 @@ def answers():
             *ending_cases(),
         ],
         "run": [{"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in net_cases()],
-        "starts": [as_json(*XOR)],
+        "starts": [{"samples": as_json(*XOR), "starts": content()["starts"]}],
         "limit": [{"head": name, "points": samples(1)[0].tolist(), "size": size} for name, size in LIMITS],
         "optimum": [
             {"samples": as_json(*samples(1)), "bias": None},
@@ -186,7 +187,7 @@ def answers():
             {"samples": as_json(*LINE), "bias": None},
         ],
         "surface": [
-            {"samples": as_json(*samples(1)), "head": name, "bias": 0.25, "box": BOX, "cells": 16, "level": 1.0}
+            {"samples": as_json(*samples(1)), "head": name, "bias": 0.25, "frame": FRAME, "cells": 16, "level": 1.0}
             for name in HEADS
         ],
     }

@@ -25,7 +25,6 @@ TIES, BIAS_STEPS, ORDERS = (
 NEAR = {"rel": 1e-12, "abs": 1e-12}
 
 RUN = """
-const places = [-1.5, -1, -0.25, 0, 0.5, 0.75, 1.5];
 const shown = ({lower, upper}) => [String(lower), String(upper)];
 answer = questions.map(({data, conventions, asked}) => {
   const log = runRule(data, conventions);
@@ -35,10 +34,7 @@ answer = questions.map(({data, conventions, asked}) => {
   return {
     json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
     states: moments.map((t) => stateAt(log, t)), averaged: averaged(log), voted: asked.map(vote),
-    raster: [vote.raster(places, places), places.flatMap((y) => places.map((x) => vote([x, y])))],
-    pockets: ["runs", "every"].map((ratchet) => pocketIndex(log, ratchet)), errors: errorsOfStates(log),
-    byEpoch: mistakesByEpoch(log), brackets: moments.map((t) => shown(bracketAt(log, t))),
-    best: bestBrackets(log).map(shown),
+    pocket: pocketIndex(log), errors: errorsOfStates(log), byEpoch: mistakesByEpoch(log), best: bestBrackets(log).map(shown),
   };
 });
 """
@@ -167,13 +163,12 @@ def test_the_same_votes():
         decided = result.log.voted().predict(torch.tensor(case["asked"], dtype=torch.float64)).tolist()
         labels = [2 * label - 1 for label in made["voted"]] if case["data"]["classes"] == 2 else made["voted"]
         assert labels == decided, case
-        assert made["raster"][0] == made["raster"][1], case
 
 
 def test_the_same_pocket_errors_and_learning_curve():
     for case, made, result in both():
         log = result.log
-        assert made["pockets"] == [log.pocket_index("runs"), log.pocket_index("every")], case
+        assert made["pocket"] == log.pocket_index(), case
         assert made["errors"] == log.errors().tolist(), case
         assert made["byEpoch"] == log.mistakes_by_epoch().tolist(), case
 
@@ -188,15 +183,8 @@ def python_bracket(case, log, t):
     return (-math.inf if fixed else found.lower), found.upper
 
 
-def test_the_same_bracket_around_the_largest_margin():
-    for case, made, result in both()[::3]:
-        log = result.log
-        for t, found in zip((0, len(log) // 2, len(log)), made["brackets"], strict=True):
-            assert tuple(map(float, found)) == pytest.approx(python_bracket(case, log, t), **NEAR), case
-
-
 def test_the_best_bracket_so_far_only_closes():
-    for case, made, result in both()[::21]:
+    for case, made, result in both()[::7]:
         every = [python_bracket(case, result.log, t) for t in range(len(result.log) + 1)]
         lower = list(itertools.accumulate((bound for bound, _ in every), max))
         upper = list(itertools.accumulate((bound for _, bound in every), min))
@@ -287,6 +275,7 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
 
 
 PROVE = """
+Rational.prototype.toJSON = Rational.prototype.toString;
 answer = questions.map(({data, conventions}) => ({proof: prove(data), bound: boundOf(data, conventions)}));
 """
 
@@ -345,7 +334,7 @@ def test_separable_or_not_as_the_theory_says():
 def test_separating_weights_hold_exactly_and_supports_are_the_nearest():
     for data, proof in [*proofs(2, separable=True), *proofs(3, separable=True)]:
         least = [min(each) for each in slacks(data, proof)]
-        assert min(least) == Fraction(proof["least"]) == 1, data
+        assert min(least) == 1, data
         assert proof["supports"] == [i for i, slack in enumerate(least) if slack == 1], data
         squared = 1 / sum(value**2 for row in exact(proof["weight"]) for value in row)
         assert Fraction(proof["gammaSquared"]) == squared, data
@@ -439,7 +428,8 @@ def test_the_mistake_bound_is_the_theorys():
 def test_gates_one_class_and_no_points():
     corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
     sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
-    program = """answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
+    program = """Rational.prototype.toJSON = Rational.prototype.toString;
+    answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
     questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
     xor, and_, one, none = run_node(CORE, program, questions)
     assert xor[0]["point"] == ["1/2", "1/2"]
@@ -454,7 +444,8 @@ def test_fractions_are_exact_and_turn_back_into_the_nearest_number():
     numbers = [0.1, -0.1, 1 / 3, 1e300, -5e-324, 2.5, 0, 2.0**-1030, 12345678.9]
     pairs = [[1, 3], [-2, 7], [10**40, 3], [1, 10**320], [2**54 + 1, 2**54], [-(10**400), 10**399]]
     pairs += [[sign * ((2**53 + 1) * 2**100 + 1), 2**100] for sign in (1, -1)]  # a little more than half way
-    program = """answer = {
+    program = """Rational.prototype.toJSON = Rational.prototype.toString;
+    answer = {
       exact: questions.numbers.map((value) => [Rational.of(value), Rational.of(value).toNumber()]),
       nearest: questions.pairs.map(([above, below]) => new Rational(BigInt(above), BigInt(below)).toNumber()),
       sums: [Rational.of(0.1).plus(0.2), Rational.of(1).over(3).minus(2), new Rational(3n, -6n), new Rational(1n, 3n).compare(1 / 3)],

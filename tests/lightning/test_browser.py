@@ -187,17 +187,3 @@ def test_the_boundary_of_both_runs_is_pictured(opened):
         picture = seen(pictures.nth(number))
         page.wait_for_function("image => image.complete && image.naturalWidth == 600", arg=picture.element_handle())
     page.screenshot(path=SHOTS / "images.png")
-
-
-def test_the_table_of_hyperparameters_has_the_options_and_last_metrics_of_both_runs(opened, runs):
-    page = opened("hparams", width=2000)
-    for column in ("module", "lr", "error/train", "error/val", "loss/train", "loss/val"):
-        seen(page.get_by_role("columnheader", name=column, exact=True))
-    for run, lit in runs.items():
-        row = seen(page.get_by_role("row").filter(has=page.get_by_role("gridcell", name=run, exact=True)))
-        for metric in ("error/train", "loss/train", "loss/val"):
-            value = f"{float(lit.trainer.callback_metrics[metric]):#.5g}"
-            seen(row.get_by_role("gridcell", name=value, exact=True))
-    for option in ("head", "update", "tie", "select", "mistakes", "norm", "margin"):  # to be ticked
-        expect(page.locator("tf-hparams-query-pane").get_by_text(option, exact=True).first).to_be_attached()
-    page.screenshot(path=SHOTS / "hparams.png")

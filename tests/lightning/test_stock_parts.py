@@ -143,15 +143,6 @@ def test_a_scheduler_that_waits_for_the_validation_loss(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["gradient", "sample"])
-@pytest.mark.parametrize("every", [None, "mistyped"])
-def test_a_metric_that_is_not_there_is_named(tmp_path, kind, every):
-    lit = made(kind, scheduler=ReduceLROnPlateau, monitor="loss/vall" if every else "loss/val")
-    options = {} if every else {"check_val_every_n_epoch": 2}
-    with pytest.raises(Exception, match=r"loss/val.*(metrics are|Available metrics)"):
-        fit(tmp_path, lit, batches(kind), loader(VAL), **options)
-
-
-@pytest.mark.parametrize("kind", ["gradient", "sample"])
 def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind):
     lit = made(kind)
     found = Tuner(silent(tmp_path, epochs=-1)).lr_find(lit, batches(kind), num_training=40)
@@ -165,7 +156,7 @@ def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind)
 
 def test_the_rule_has_no_learning_rate_to_find(tmp_path):
     lit = made("rule")
-    with pytest.raises(ValueError, match=r"LitRule cannot be run under LearningRateFinder: .* use lr=1"):
+    with pytest.raises(ValueError, match=r"LearningRateFinder; .*lr=1"):
         Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
     assert not lit.net.weight.any()
 
@@ -234,7 +225,7 @@ def test_averaged_weights_are_the_mean_of_the_epochs(tmp_path):
 @pytest.mark.parametrize("kind", ["rule", "online"])
 @pytest.mark.parametrize("callback", [stock.StochasticWeightAveraging(0.1), stock.EMAWeightAveraging()])
 def test_the_rule_has_averages_of_its_own(tmp_path, kind, callback):
-    with pytest.raises(ValueError, match=r"LitRule cannot be run under .*WeightAveraging.*use select='averaged'"):
+    with pytest.raises(ValueError, match=r"WeightAveraging; use select='averaged'"):
         fit(tmp_path, made(kind), batches(kind), callbacks=[callback])
 
 

@@ -4,20 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from pytorch_lightning.loggers import CSVLogger
-from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
-from tensorboard.context import RequestContext
-from tensorboard.plugins.base_plugin import TBContext
-from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.backend_context import Context
+from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+from tensorboard.util.tensor_util import make_ndarray
 from torch import nn
 
 import torchperc as tp
 from torchperc import plots
 from torchperc.lightning import Board, LitClassifier, LitRule, TabularDataModule, make_trainer
-from torchperc.lightning.callbacks import DivergenceWarning
+from torchperc.lightning.outcome import DivergenceWarning
 
 CURVES = ["loss/train", "loss/val", "error/train", "error/val", "mistakes", "norm", "margin"]
 NO_VALIDATION = [name for name in CURVES if not name.endswith("/val")]
@@ -109,16 +104,6 @@ def test_the_last_norm_is_that_of_all_weights(name, request):
     assert curve(found, "norm")[-1] == pytest.approx(float(every.norm()))
 
 
-def test_other_loggers_get_the_curves_too(tmp_path):
-    logger = CSVLogger(tmp_path, name="csv", version="")
-    found = make_trainer(tmp_path / "run", 3, accelerator="cpu", enable_progress_bar=False, logger=logger)
-    found.fit(logistic(tp.Perceptron(2)), TabularDataModule("AND"))
-    head, *rows = (tmp_path / "csv" / "metrics.csv").read_text().split()
-    table = [dict(zip(head.split(","), row.split(","), strict=True)) for row in rows]
-    assert [row["step"] for row in table] == ["1", "2", "3"]
-    assert set(NO_VALIDATION) <= set(table[0])
-
-
 # --- how often ---
 
 
@@ -186,54 +171,23 @@ def test_picture_every_is_a_number_of_epochs(picture_every):
         Board(picture_every)
 
 
-# --- hyper-parameters and summary ---
+# --- charts ---
 
 
-def test_hyperparameters_of_model_and_data_are_kept(rule, gradient):
-    def options(found):
-        content = found.events.PluginTagToContent(metadata.PLUGIN_NAME)
-        start = metadata.parse_session_start_info_plugin_data(content[metadata.SESSION_START_INFO_TAG])
-        assert metadata.SESSION_END_INFO_TAG in content
-        return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
-
-    net = {"class_path": "torchperc.Perceptron", "init_args/in_features": 2, "init_args/bias": True}
-    net |= {"init_args/init": "zeros", "init_args/seed": "None", "init_args/dtype": "torch.float32"}
-    data = {
-        "source": "AND",
-        "batch_size": "full",
-        "order": "given",
-        "scale": "none",
-        "seed": 0,
-        "split": "None",
-        "dtype": "float32",
-        "task": "None",
-        "scale_target": "auto",
-    }
-    both = {f"net/{name}": value for name, value in net.items()} | {
-        f"data/{name}": value for name, value in data.items()
-    }
-    assert options(rule) == both | {
-        "module": "LitRule", "lr": 1.0, "tie": "update", "bias_step": "None", "order": "given", "select": "last", "engine": "auto",
-        "seed": 0, "margin": 0.0, "class_weight": "None", "prove": False, "distributed": "None", "mixing": "uniform",
-    }  # fmt: skip
-    assert options(gradient) == both | {
-        "module": "LitClassifier", "head": "logistic", "lr": 0.5, "update": "batch", "interval": "epoch",
-        "monitor": "None", "optimizer": "None", "scheduler": "None", "class_weight": "None",
-    }  # fmt: skip
+def test_no_chart_is_empty(rule, xor):
+    """An MLP has no margin and no bound on its mistakes."""
+    titles = {"loss", "error", "mistakes", "norm"}
+    assert charts(xor) == titles
+    assert len(charts(rule) - titles) == 3
 
 
-def test_the_table_has_the_columns_of_all_runs_and_the_last_values(runs, rule, gradient, blobs):
-    loaded = EventMultiplexer({found.folder.name: str(found.folder) for found in (rule, gradient, blobs)}).Reload()
-    provider = MultiplexerDataProvider(loaded, str(runs))
-    context, request = Context(TBContext(data_provider=provider)), RequestContext()
-    found = context.experiment_from_metadata(request, "", True, context.hparams_metadata(request, ""), [])
-    columns = {info.name for info in found.hparam_infos}
-    assert {"module", "lr", "head", "update", "tie", "select", "data/source", "data/scale"} <= columns  # of all runs
-    theory = {"theory/lower", "theory/upper", "theory/mistakes", "theory/bound"}
-    assert {info.name.tag for info in found.metric_infos} == {*CURVES, *theory}
-    last = provider.read_last_scalars(request, experiment_id="", plugin_name="scalars")
-    assert last["rule"]["mistakes"].value == 0
-    assert last["blobs"]["loss/val"].value == curve(blobs, "loss/val")[-1]
+def charts(found):
+    layout = Layout()
+    layout.ParseFromString(make_ndarray(found.events.Tensors("custom_scalars__config__")[0].tensor_proto).item())
+    logged = set(found.events.Tags()["scalars"])
+    for chart in (chart for category in layout.category for chart in category.chart):
+        assert logged & set(chart.multiline.tag), chart.title
+    return {chart.title for category in layout.category for chart in category.chart}
 
 
 # --- runs that are not to be disturbed ---

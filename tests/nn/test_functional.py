@@ -229,12 +229,14 @@ def test_two_sample_start():
         assert weight[0, 0] == 0  # where the two samples agree, the plane is flat
     weight, bias = tpf.two_sample_start(x[[0, 0, 2]], torch.tensor([60.0, 60.0, 72.0]), targets="real")
     assert (x[[0, 2]] @ weight[0] + bias).tolist() == pytest.approx([60, 72])  # through the first two that differ
+    weight, bias = tpf.two_sample_start(torch.tensor([[160], [180]]), torch.tensor([60, 72]), targets="real")
+    assert (weight.item(), bias.item()) == (pytest.approx(0.6), pytest.approx(-36.0, rel=1e-5))  # integers, too
     for samples, labels, targets in (
         (x[[0, 0]], torch.tensor([-1, 1]), "-1/+1"),
         (x, torch.ones(3), "-1/+1"),
         (x[[0, 0]], torch.ones(2), "real"),
     ):
-        with pytest.raises(ValueError, match=r"x has equal samples|y must hold"):
+        with pytest.raises(ValueError, match="two samples that differ"):
             tpf.two_sample_start(samples, labels, targets=targets)
 
 

@@ -15,8 +15,7 @@ sync_playwright = pytest.importorskip("playwright.sync_api", reason="`make test-
 SHOTS = Path(__file__).parents[2] / "runs" / "browser"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 MISSING = (
-    "Chromium is missing. `make test-all` installs it; by hand: "
-    "apt-get update && apt-get install -y --no-install-recommends chromium"
+    "Chromium is missing. `make test-all` installs it; by hand: apt-get install -y --no-install-recommends chromium"
 )
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
 

@@ -123,7 +123,7 @@ def test_a_difference_is_found_where_it_is(monkeypatch):
     assert not check.exact
     first = check.first_difference
     assert (first.epoch, first.sample) == (3, 1)
-    assert first.rule_scores == first.gradient_scores == [0.0]
+    assert first.rule.scores == first.gradient.scores == [0.0]
     assert first.rule_weights.weight.tolist() == [[2, 0]]
     assert first.gradient_weights.weight.tolist() == [[2, 1]]
     assert not check.rule.equals(check.gradient)

@@ -165,7 +165,7 @@ def test_margins_and_weights_reach_the_kernel():
         ({"kernel": "sigmoid"}, ValueError, "kernel='sigmoid'"),
         ({"kernel": "poly", "degree": 0}, ValueError, "degree=0"),
         ({"kernel": "rbf", "gamma": -1.0}, ValueError, "gamma=-1.0"),
-        ({"kernel": lambda a, b: a}, ValueError, "kernel function returned shape"),
+        ({"kernel": lambda a, b: a}, ValueError, "kernel function must return .*found shape"),
         ({"kernel": lambda a, b: (a @ b.T) / 0}, ValueError, "not finite"),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.rules.online import Stream
+from torchperc.rules.run import Stream
 
 CHUNKS = [(0, 1), (1, 2), (2, 6), (6, 7), (7, 12)]
 
@@ -39,13 +39,6 @@ def test_averages_go_over_the_stream(classes):
     assert torch.equal(net.weight, torch.tensor([[float(v) for v in w] for _, w in exact], dtype=torch.float64).float())
     assert torch.equal(net.bias, torch.tensor([float(b) for b, _ in exact], dtype=torch.float64).float())
     assert torch.equal(results[-1].scores(X), net(torch.tensor(X, dtype=torch.float32)))
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_votes_go_over_the_stream(classes):
-    X, _, results, run = streamed("voted", classes)
-    scores = results[-1].scores(X).reshape(len(X), -1).tolist()
-    assert scores == [oracles.votes(run, x, classes) for x in X]
 
 
 def test_weights_from_outside_begin_the_stream_anew():
@@ -79,7 +72,7 @@ def test_sample_weights_in_a_stream():
     assert net.weight.item() == 8
 
 
-@pytest.mark.parametrize("select", ["pocket", "best-validation"])
+@pytest.mark.parametrize("select", ["voted", "pocket", "best-validation"])
 def test_what_a_stream_cannot_select(select):
     with pytest.raises(ValueError, match=f"select='{select}'"):
         tp.RuleTrainer(select=select).partial_fit(tp.Perceptron(1), [[1.0]], [1])
@@ -157,16 +150,6 @@ def test_an_average_goes_on_with_another_learning_rate():
     trainer.lr = 0.25
     trainer.partial_fit(net, [[1.0]], [-1])  # w = 0.75
     assert net.weight.item() == (1 + 0.75) / 2
-
-
-def test_votes_keep_the_samples_that_were_mistakes_and_no_others():
-    X, y = oracles.integers(9, count=60)
-    net, trainer = tp.Perceptron(3), tp.RuleTrainer(select="voted")
-    for i in range(0, 60, 20):
-        result = trainer.partial_fit(net, X[i : i + 20], y[i : i + 20])
-    assert all(len(log.problem.samples) == len(log.sample.unique()) for log in result.model.logs)
-    whole = tp.RuleTrainer(max_epochs=1, select="voted").fit(tp.Perceptron(3), X, y)
-    assert torch.equal(result.predict(X), whole.predict(X))
 
 
 BAD = [

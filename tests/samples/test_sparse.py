@@ -1,5 +1,6 @@
 """Sparse samples, and samples larger than memory, from end to end: the same numbers as dense ones in memory."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
     pytest.mark.filterwarnings("ignore:You called `self.log"),
-    pytest.mark.filterwarnings("ignore:X is larger than memory and read in chunks"),
+    pytest.mark.filterwarnings("ignore:X is larger than memory"),
 ]
 KINDS = ["csr", "mapped", "pieces"]
 
@@ -350,10 +351,12 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
         "made.parts; rows = mapped.chunked(X); rows.hash(y)\n"
         "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # by default malloc keeps a varying amount of freed memory; a fixed threshold gives large blocks back at once
+    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     kind, megabytes = done.stdout.split()
     assert kind == "memmap"
-    assert float(megabytes) < 70  # the file has 100, a part 4
+    assert float(megabytes) < 50  # the file has 100, a part 4
 
 
 def test_a_mapped_file_that_stays_as_it_is_is_not_copied(tmp_path):

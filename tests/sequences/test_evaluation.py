@@ -95,8 +95,8 @@ def test_accuracy_and_confusions_as_scikit_learn_counts_them():
     assert (found.sentences, found.tokens) == (len(true), len(right))
     matrix = confusion_matrix(flat_true, flat_predicted, labels=list("abcd"))
     expected = {(a, b): matrix[i, j] for i, a in enumerate("abcd") for j, b in enumerate("abcd") if i != j}
-    assert {pair[:2]: pair.tokens for pair in found.confusions} == {pair: n for pair, n in expected.items() if n}
-    counts = [confusion.tokens for confusion in found.confusions]
+    assert {pair[:2]: pair[2] for pair in found.confusions} == {pair: n for pair, n in expected.items() if n}
+    counts = [confusion[2] for confusion in found.confusions]
     assert counts == sorted(counts, reverse=True)
     seen = np.array([word in "xy" for word in chain.from_iterable(words)])
     assert found.known == ((right & seen).sum(), seen.sum())

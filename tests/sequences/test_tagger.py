@@ -1,6 +1,5 @@
 """The tagger: against a plain averaged perceptron, against itself from a file, and with whatever it may be given."""
 
-import json
 import pickle
 from collections import defaultdict
 from itertools import pairwise, product
@@ -11,9 +10,8 @@ import torch
 
 from torchperc.data import tagged_sentences
 from torchperc.rules.orders import Order
-from torchperc.samples.checksummed import read_checksummed, write_checksummed
+from torchperc.samples.checksummed import write_checksummed
 from torchperc.sequences import Tagger, Templates, evaluate
-from torchperc.sequences.tagger import DESCRIPTION
 
 TEMPLATES = Templates("U0:%x[0,0]\nU1:%x[-1,0]\nU2:%suffix[0,0,2]")
 SENTENCES = tagged_sentences(60, seed=0)
@@ -75,7 +73,7 @@ def test_weights_are_those_of_the_plain_program():
     total, steps = plain(TOY, 3)
     assert len(found.history) * len(TOY) == steps
     for k, tag in enumerate(found.tags):
-        assert found.weights.end[k] == np.float32(total["end", tag] / steps)
+        assert found.weights.ends[k] == np.float32(total["end", tag] / steps)
         assert found.weights.trans[3, k] == np.float32(total["start", tag] / steps)
         for j, after in enumerate(found.tags):
             assert found.weights.trans[k, j] == np.float32(total["pair", tag, after] / steps)
@@ -99,14 +97,6 @@ def test_it_learns_a_grammar(tagger):
     text = "\n\n".join(" ".join(words) for words in words_of(new))
     assert [[tag for _, tag in each] for each in tagger.tag(text)] == tagger.apply(new)
     assert tagger.apply([]) == tagger.tag(" \n") == []
-
-
-def test_blocks_change_nothing(tagger, monkeypatch):
-    new = words_of(tagged_sentences(50, seed=3))
-    expected = tagger.apply(new)
-    for tokens in (1, 7, 100):
-        monkeypatch.setattr("torchperc.sequences.tagger._TOKENS", tokens)
-        assert tagger.apply(new) == expected
 
 
 def test_dev_is_evaluated_whether_it_is_watched_or_not():
@@ -162,39 +152,6 @@ def test_bad_files_are_refused(tmp_path, tagger):
             Tagger.load(path)
     write_checksummed(path, {"x": torch.ones(1)}, {"other": "text"})
     with pytest.raises(ValueError, match="is not a tagger"):
-        Tagger.load(path)
-
-
-def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
-    path = tmp_path / "m"
-    tagger.save(path)
-    tensors, texts, _ = read_checksummed(path)
-    state = json.loads(texts[DESCRIPTION])
-    for change, message in (
-        ({"format": 1, "torchperc": "0.2.0"}, "is of format 1 of torchperc 0.2.0, and this version reads format 2"),
-        ({"format": 99}, "is of format 99"),
-        ({"tags": state["tags"][:-1]}, "can be used"),
-        ({"tags": ["A"] * len(state["tags"])}, "not different strings"),
-        ({"templates": "nothing"}, "can be used"),
-    ):
-        write_checksummed(path, tensors, {DESCRIPTION: json.dumps({**state, **change})})
-        with pytest.raises(ValueError, match=message):
-            Tagger.load(path)
-    for name, change in (
-        ("active", tensors["active"] + 10**6),
-        ("row", tensors["row"] - 1),
-        ("tag", tensors["tag"] + 5),
-        ("transition", tensors["transition"][:-1]),
-        ("end", tensors["end"][:-1]),
-        ("words", tensors["words"][1:]),
-        ("features.1.0", tensors["features.1.0"][::1] * 0),
-    ):
-        write_checksummed(path, {**tensors, name: change.contiguous()}, {DESCRIPTION: json.dumps(state)})
-        with pytest.raises(ValueError, match="does not hold a tagger that can be used"):
-            Tagger.load(path)
-    del tensors["end"]
-    write_checksummed(path, tensors, {DESCRIPTION: json.dumps(state)})
-    with pytest.raises(ValueError, match="can be used"):
         Tagger.load(path)
 
 

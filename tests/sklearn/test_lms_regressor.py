@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from estimator_checks import named, pairs
+from estimator_checks import expected_failed_checks, named, pairs
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import torchperc as tp
-from torchperc.sklearn import LMSClassifier, LMSRegressor, PerceptronClassifier, Verdict, expected_failed_checks
+from torchperc.sklearn import LMSClassifier, LMSRegressor, PerceptronClassifier, Verdict
 
 quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 rng = np.random.default_rng(0)
@@ -158,7 +158,7 @@ def test_from_nets():
     tp.minimise(net, tp.RegressionHead(), X, Y)
     model = LMSRegressor.from_net(net)
     np.testing.assert_allclose(model.predict(X), net(torch.tensor(X)).detach(), rtol=1e-14)
-    with pytest.raises(TypeError, match="one output"):
+    with pytest.raises(ValueError, match="one number"):
         LMSRegressor.from_net(torch.nn.Linear(4, 2))
 
 
@@ -175,8 +175,8 @@ def test_from_nets():
         (lambda: LMSRegressor(class_weight="balanced"), TypeError, "class_weight"),
         (lambda: LMSClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
         (lambda: PerceptronClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
-        (lambda: LMSRegressor.from_sklearn(LogisticRegression().fit(X, Y > 60)), ValueError, "linear regressor"),
-        (lambda: LMSRegressor.from_sklearn(RandomForestRegressor(2).fit(X, Y)), TypeError, "no linear regressor"),
+        (lambda: LMSRegressor.from_sklearn(LogisticRegression().fit(X, Y > 60)), ValueError, "coef·x"),
+        (lambda: LMSRegressor.from_sklearn(RandomForestRegressor(2).fit(X, Y)), TypeError, "no coef_"),
         (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, np.stack([Y, Y], 1))), ValueError, "one number"),
         (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, Y), fit_intercept=False), ValueError, "has an intercept"),
     ],

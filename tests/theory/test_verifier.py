@@ -16,7 +16,7 @@ import torchperc as tp
 from torchperc.cli import main
 from torchperc.data import read
 from torchperc.theory import verifier
-from torchperc.theory.problem import digest as digest_of
+from torchperc.theory.problem import Problem
 
 FILES = {
     "separable": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1.5,yes\n",
@@ -66,7 +66,7 @@ def test_proofs_hold(name, options, tmp_path, capsys):
     data, proof = proved(name, tmp_path, *options)
     capsys.readouterr()
     content = json.loads(proof.read_text())
-    assert content["kind"] in verifier.KINDS[:3]
+    assert content["kind"] != "undecided"
     assert options or content["kind"] == KINDS.get(name, name)
     assert verifier.main([str(proof), str(data)]) == 0
     assert capsys.readouterr().out == (
@@ -159,7 +159,7 @@ def still_true(content, path, data):
     try:
         weight = [[verifier.read_number(value) for value in row] for row in content["hyperplane"]["weight"]]
         bias = [verifier.read_number(value) for value in content["hyperplane"]["bias"]]
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, AttributeError):
         return False
     table, slacks = read(data), []
     for x, label in zip(table.X.tolist(), table.decode(table.y), strict=True):
@@ -385,6 +385,10 @@ def test_files_are_read_as_the_package_reads_them(name, tmp_path):
     rows = list(verifier.read_rows(path, claim, target))
     assert [list(values) for values, _ in rows] == table.X.tolist()
     assert [2 * own - 1 if two else own for _, own in rows] == table.y.tolist()
+
+
+def digest_of(X, own):
+    return Problem(X, own, 3, True, False).digest
 
 
 def test_one_digest_of_dense_sparse_and_written_data():

@@ -1,4 +1,4 @@
-"""The command line: one module per command, :mod:`torchperc.cli.entry` calls them."""
+"""The command line: :mod:`torchperc.cli.commands` has the commands, :mod:`torchperc.cli.entry` calls them."""
 
 from lazy_loader import attach_stub
 

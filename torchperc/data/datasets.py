@@ -179,23 +179,23 @@ def samples(X: Data) -> Any:
 
 def _texts(y: Data) -> tuple[list[str], Tensor]:
     """Labels as words, and which of the words each sample has; of numbers, each value is looked at once."""
-    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
-        array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
-    if array.ndim != 1:
-        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one label per sample")
+    array = _line(y, "label")
     if array.dtype.kind == "O":
-        return [_text(value, i) for i, value in enumerate(array.tolist())], torch.arange(len(array))
-    values, first, which = np.unique(array, return_index=True, return_inverse=True)
-    return [_text(value, i) for value, i in zip(values.tolist(), first.tolist(), strict=True)], torch.from_numpy(which)
+        values, first, which = array, np.arange(len(array)), np.arange(len(array))
+    else:
+        values, first, which = np.unique(array, return_index=True, return_inverse=True)
+    texts = []
+    for value, index in zip(values.tolist(), first.tolist(), strict=True):
+        texts.append(shortest(value) if isinstance(value, float) else str(value))
+        if value is None or texts[-1].lower() == "nan":
+            raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
+    return texts, torch.from_numpy(which)
 
 
 def _numbers(y: Data) -> Tensor:
     """Real targets as float64, not all the same."""
-    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if array.ndim != 1:
-        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one target per sample")
-    if array.dtype.kind in "OUS":
+    array = _line(y, "target")
+    if array.dtype.kind in "OU":
         wrong = next((i for i, value in enumerate(array) if not is_number(str(value))), None)
         if wrong is not None:
             raise ValueError(f"y[{wrong}] = {array[wrong]!r} is not a number; correct it, or use {_CLASSES}")
@@ -208,8 +208,11 @@ def _numbers(y: Data) -> Tensor:
     return torch.from_numpy(values)
 
 
-def _text(value: Any, index: int) -> str:
-    text = shortest(value) if isinstance(value, float) else str(value)
-    if value is None or text.lower() == "nan":
-        raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
-    return text
+def _line(y: Data, what: str) -> Any:
+    """An array of one dimension, of objects unless they are numbers or strings alone."""
+    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
+        array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
+    if array.ndim != 1:
+        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one {what} per sample")
+    return array

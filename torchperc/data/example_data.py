@@ -7,13 +7,11 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import lazy_loader
-import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number, require_packages
 from torchperc.data.file_formats import TASKS, ReadOptions, format_by_name, is_pattern
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 else:
     torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
-# --- gates ---
-
 _GATES: dict[str, Callable[[int, int], bool]] = {
     "AND": lambda a, b: a + b == 2,
     "OR": lambda a, b: a + b > 0,
@@ -38,6 +34,7 @@ _GATES: dict[str, Callable[[int, int], bool]] = {
     "XNOR": lambda a, b: a == b,
 }
 
+_PARITIES = {f"parity-{n}": n for n in range(1, 17)}
 GATES = (*_GATES, "parity-n")
 
 
@@ -56,21 +53,13 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
         >>> gate("parity-3")[1].tolist()
         [-1, 1, 1, -1, 1, -1, -1, 1]
     """
-    rows, labels = truth_table(name)
-    return torch.tensor(rows, dtype=dtype or torch.get_default_dtype()), torch.tensor(labels)
-
-
-def truth_table(name: str) -> tuple[list[tuple[int, ...]], list[int]]:
-    """The same as lists, without torch: inputs 0/1 in counting order, and labels −1/+1.
-
-    Example:
-        >>> truth_table("OR")
-        ([(0, 0), (0, 1), (1, 0), (1, 1)], [-1, 1, 1, 1])
-    """
-    inputs = _parity_inputs(name)
+    if not is_gate(name):
+        raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
+    inputs = _PARITIES.get(name.lower())
     rows = list(itertools.product((0, 1), repeat=inputs or 2))
     truth = [sum(row) % 2 == 1 if inputs else _GATES[name.upper()](row[0], row[1]) for row in rows]
-    return rows, [1 if value else -1 for value in truth]
+    labels = torch.tensor([1 if value else -1 for value in truth])
+    return torch.tensor(rows, dtype=dtype or torch.get_default_dtype()), labels
 
 
 def is_gate(name: str) -> bool:
@@ -80,25 +69,7 @@ def is_gate(name: str) -> bool:
         >>> is_gate("xor"), is_gate("data.csv")
         (True, False)
     """
-    try:
-        _parity_inputs(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _parity_inputs(name: str) -> int | None:
-    """n for a known ``parity-n``, ``None`` for a known gate of two inputs."""
-    if isinstance(name, str):
-        if name.upper() in _GATES:
-            return None
-        word, _, count = name.lower().partition("-")
-        if word == "parity" and count.isascii() and count.isdigit() and 1 <= int(count) <= 16:
-            return int(count)
-    raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
-
-
-# --- synthetic data ---
+    return isinstance(name, str) and (name.upper() in _GATES or name.lower() in _PARITIES)
 
 
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -186,11 +157,10 @@ def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor
         [([0.0, 0.5], 1), ([1.0, 0.0], -1), ([1.0, 0.0], -1), ([2.0, 0.5], 1)]
     """
     y = _labels(samples)
-    below = (y == 1).sum().item()
-    outer, inner = (torch.linspace(0, math.pi, int(n), dtype=torch.float64) for n in (len(y) - below, below))
-    upper = torch.stack([outer.cos(), outer.sin()], dim=1)
-    lower = torch.stack([1 - inner.cos(), 0.5 - inner.sin()], dim=1)
-    return _blurred(torch.cat([upper, lower]), y, noise, seed)
+    t = torch.cat([torch.linspace(0, math.pi, int((y == sign).sum()), dtype=torch.float64) for sign in (-1, 1)])
+    X = torch.stack([t.cos(), t.sin()], dim=1)
+    X[y == 1] = torch.tensor([1, 0.5]) - X[y == 1]
+    return _blurred(X, y, noise, seed)
 
 
 def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -207,12 +177,10 @@ def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: 
     factor = check_number("factor", factor, above=0)
     if factor >= 1:
         raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
-    rings = []
-    for sign, radius in ((-1, 1.0), (1, factor)):
-        count = int((y == sign).sum())
-        angle = torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)
-        rings.append(radius * torch.stack([angle.cos(), angle.sin()], dim=1))
-    return _blurred(torch.cat(rings), y, noise, seed)
+    which = (y + 1) // 2
+    radius = torch.tensor([1.0, factor], dtype=torch.float64)[which]
+    angle = torch.cat([torch.arange(n).double() * (2 * math.pi / n) for n in torch.bincount(which).tolist()])
+    return _blurred(radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1), y, noise, seed)
 
 
 def _labels(samples: int) -> Tensor:
@@ -241,60 +209,22 @@ def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor,
     return X[order], y[order]
 
 
-# --- classics ---
-
-_NUCLEUS = (
-    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry",
-    "fractal dimension",
-)  # fmt: skip
-_WINE = "alcohol malic_acid ash alcalinity_of_ash magnesium total_phenols flavanoids nonflavanoid_phenols "
-_WINE += "proanthocyanins color_intensity hue od280/od315_of_diluted_wines proline"
-_NAMES: dict[str, tuple[str, ...]] = {
-    "iris": tuple(f"{part} {what} (cm)" for part, what in itertools.product(("sepal", "petal"), ("length", "width"))),
-    "wine": tuple(_WINE.split()),
-    "breast-cancer": tuple(form.format(name) for form in ("mean {}", "{} error", "worst {}") for name in _NUCLEUS),
-    "digits": tuple(f"pixel_{row}_{column}" for row, column in itertools.product(range(8), repeat=2)),
-    "diabetes": ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"),
-}
-_FILES = {"iris": "iris.csv", "wine": "wine_data.csv", "breast-cancer": "breast_cancer.csv", "digits": "digits.csv.gz"}
-
-
 def _classic(name: str) -> Dataset:
-    """A data set from the files that scikit-learn brings, which is not imported: that takes a second.
+    """A data set that scikit-learn brings; diabetes with its features as they were measured."""
+    require_packages(f"the data set {name!r}", "sklearn")
+    from sklearn import datasets
 
-    Diabetes has its features as they were measured, not scaled by all samples.
-    """
     from torchperc.data.datasets import Dataset
 
-    names = _NAMES[name]
     if name == "diabetes":
-        X, y = _file(name, "diabetes_data_raw.csv.gz", None), _file(name, "diabetes_target.csv.gz", None)
-        return Dataset.of(X, y, names=names, name=name, task="regression", target="progression")
-    if name == "digits":
-        table = _file(name, _FILES[name])
-        return Dataset.of(table[:, :-1], table[:, -1].astype(int), names=names, image_shape=(8, 8), name=name)
-    table = _file(name, _FILES[name], skiprows=1)
-    with _path(name, _FILES[name]).open() as lines:
-        labels = np.array(next(lines).strip().split(",")[2:])
-    return Dataset.of(table[:, :-1], labels[table[:, -1].astype(int)], names=names, name=name)
+        found = datasets.load_diabetes(scaled=False)
+        return Dataset.of(
+            found.data, found.target, names=found.feature_names, name=name, task="regression", target="progression"
+        )
+    found = getattr(datasets, f"load_{name.replace('-', '_')}")()
+    labels, shape = found.target_names.astype(str)[found.target], (8, 8) if name == "digits" else None
+    return Dataset.of(found.data, labels, names=found.feature_names, image_shape=shape, name=name)
 
-
-def _file(name: str, file: str, delimiter: str | None = ",", **options: Any) -> np.ndarray[Any, Any]:
-    return np.loadtxt(_path(name, file), delimiter=delimiter, **options)
-
-
-def _path(name: str, file: str) -> Path:
-    require_packages(f"the data set {name!r}", "sklearn")
-    found = find_spec("sklearn")
-    assert found is not None
-    assert found.origin is not None
-    path = Path(found.origin).parent / "datasets" / "data" / file
-    if not path.is_file():
-        raise ValueError(f"the data set {name!r} is not where scikit-learn 1.6 and later keep it, {path}; update it")
-    return path
-
-
-# --- by name ---
 
 _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "separable-blobs": separable_blobs,
@@ -302,7 +232,8 @@ _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "moons": moons,
     "circles": circles,
 }
-SOURCES = (*GATES, *_SYNTHETIC, *_NAMES)
+_CLASSICS = ("iris", "wine", "breast-cancer", "digits", "diabetes")
+SOURCES = (*GATES, *_SYNTHETIC, *_CLASSICS)
 
 
 def load(source: Any, **options: Any) -> Dataset:
@@ -335,38 +266,30 @@ def load(source: Any, **options: Any) -> Dataset:
         return source  # type: ignore[no-any-return]
     if not isinstance(source, str | Path | list | tuple) and not is_frame(source):
         raise TypeError(f"source must be a name, a path or a data frame, found {type(source).__name__} {source!r}")
-    if not known and (not isinstance(source, str) or _is_file(source)):
-        _check_options("data frame" if is_frame(source) else source, options, ["target", *_arguments(ReadOptions)])
+    is_path = not isinstance(source, str) or any(format_by_name(source)) or is_pattern(source) or Path(source).is_file()
+    if not known and is_path:
+        arguments = inspect.signature(ReadOptions).parameters
+        _check_options("data frame" if is_frame(source) else source, options, ["target", *arguments])
         return read(source, **options)
     if not known:
-        what = (
-            "is a folder; name a table in it"
-            if Path(source).is_dir()
-            else f"is unknown; choose one of {', '.join(SOURCES)}"
-        )
+        choice = f"is unknown; choose one of {', '.join(SOURCES)}"
+        what = "is a folder; name a table in it" if Path(source).is_dir() else choice
         raise ValueError(f"source={source!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
     task, own = options.pop("task", None), TASKS[source == "diabetes"]
     if task is not None and check_choice("task", task, TASKS) != own:
         why = f" is not possible with source {source!r}, which is for {own}; leave it out"
         raise ParameterError(Option("task", task), why)
-    if source in _SYNTHETIC:
-        _check_options(source, options, _arguments(_SYNTHETIC[source]))
-        return _two_signs(*_SYNTHETIC[source](**options), source)
-    if source in _NAMES:
+    if source in _CLASSICS:
         _check_options(source, options, () if source == "diabetes" else ("positive",))
         made = _classic(source)
         return made.against_rest(options["positive"]) if options.get("positive") is not None else made
-    _check_options(source, options, ())
+    make = _SYNTHETIC.get(source)
+    _check_options(source, options, () if make is None else tuple(inspect.signature(make).parameters))
+    X, y = gate(source, dtype=torch.float64) if make is None else make(**options)
     name = source.upper() if source.upper() in GATES else source.lower()
-    return _two_signs(*gate(source, dtype=torch.float64), name)
+    from torchperc.data.datasets import Dataset
 
-
-def _is_file(source: str) -> bool:
-    return any(format_by_name(source)) or is_pattern(source) or Path(source).is_file()
-
-
-def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
 
 
 def _check_options(source: object, options: dict[str, Any], known: Sequence[str]) -> None:
@@ -376,14 +299,6 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
             why = f" is not an option of source {str(source)!r}; {remedy}"
             raise ParameterError(Option(option, value), why)
 
-
-def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
-    from torchperc.data.datasets import Dataset
-
-    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
-
-
-# --- sentences ---
 
 TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
 """Of :func:`tagged_sentences`."""
@@ -422,7 +337,7 @@ _SUFFIXES: Mapping[str, Mapping[str, float]] = {  # of coined words, in percent
     "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
     "ADV": {"ly": 80, "er": 20},
 }
-_CONSONANTS, _VOWELS = "bdfgklmnprtv", "aeiou"
+_LETTERS = ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv")  # of their stems
 
 
 @cache
@@ -473,10 +388,7 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
         while tag != "PUNCT":
             tag = draw(_NEXT[tag])
             coined = tag in _SUFFIXES and random.random() < new
-            sentence.append((_stem(random) + draw(_SUFFIXES[tag]) if coined else draw(vocabulary[tag]), tag))
+            stem = "".join(map(random.choice, _LETTERS)) if coined else ""
+            sentence.append((stem + draw(_SUFFIXES[tag]) if coined else draw(vocabulary[tag]), tag))
         found.append(sentence)
     return found
-
-
-def _stem(random: Random) -> str:
-    return "".join(random.choice(letters) for letters in (_CONSONANTS, _VOWELS, _CONSONANTS, _VOWELS, _CONSONANTS))

@@ -10,7 +10,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,30 +79,28 @@ class ReadOptions:
     cache: str | Path | None = None
 
     def __post_init__(self) -> None:
-        check_choice("missing", self.missing, MISSING)
         for name in ("na", "categories", "ignore", "text"):
             given = getattr(self, name)
-            values = (given,) if isinstance(given, str | int) else given
-            object.__setattr__(self, name, tuple(map(str, values)))
+            object.__setattr__(self, name, tuple(map(str, (given,) if isinstance(given, str | int) else given)))
+        check_choice("missing", self.missing, MISSING)
         for name, choices in (("decimal", (".", ",")), ("task", TASKS)):
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), choices)
         for name in ("header", "stream"):
             if getattr(self, name) is not None:
                 check_bool(name, getattr(self, name))
-        mark = self.delimiter
+        mark, given = self.delimiter, Option("encoding", self.encoding)
         if mark is not None and (not isinstance(mark, str) or len(mark) != 1 or mark in '"\r\n'):
             raise ParameterError(Option("delimiter", mark), " must be one character, such as ',' or ';'")
-        if self.encoding is not None:
-            try:
-                codecs.lookup(self.encoding)
-            except (LookupError, TypeError):
-                why = " is unknown; choose one of Python's, such as 'utf-8', 'cp1252' or 'latin-1'"
-                raise ParameterError(Option("encoding", self.encoding), why) from None
+        try:
+            codecs.lookup("utf-8" if self.encoding is None else self.encoding)
+        except (LookupError, TypeError):
+            why = " is unknown; choose one of Python's, such as 'utf-8', 'cp1252' or 'latin-1'"
+            raise ParameterError(given, why) from None
+        if self.positive is not None and self.task == "regression":
+            why = " names a class, but there is none with "
+            raise ParameterError(Option("positive", self.positive), why, Option("task", self.task))
         if self.positive is not None:
-            if self.task == "regression":
-                why = " names a class, but there is none with "
-                raise ParameterError(Option("positive", self.positive), why, Option("task", self.task))
             object.__setattr__(self, "task", "classification")
 
     def of_new_files(self, **found: Any) -> ReadOptions:
@@ -112,12 +110,10 @@ class ReadOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options that differ from the default, as plain types."""
-        known = {each.name: each.default for each in fields(self)}
-        given = {name: value for name, value in asdict(self).items() if value != known[name]}
+        given = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-
-
-# --- which files, and what they are -------------------------------------------------------------------------------
 
 
 def find_files(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
@@ -132,20 +128,16 @@ def find_files(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
     several = [source] if isinstance(source, str | Path) else source
     if not isinstance(several, Sequence) or not several or not all(isinstance(each, str | Path) for each in several):
         raise TypeError(f"path must be a file, a pattern such as data/*.csv, or a list of files, found {source!r}")
-    paths = [path for each in several for path in _matching(each)]
+    paths = list[Path]()
+    for name in several:
+        alone = not is_pattern(name) or Path(name).exists()
+        matching = [Path(name)] if alone else sorted(map(Path, glob.glob(str(name), recursive=True)))
+        if not matching:
+            raise ValueError(f"no file matches {str(name)!r}; check the folder and the extension")
+        paths += matching
     if len(set(paths)) < len(paths):
         raise ValueError(f"{max(paths, key=paths.count)} is named twice; name each file once")
     return tuple(paths)
-
-
-def _matching(name: str | Path) -> list[Path]:
-    path = Path(name)
-    if not is_pattern(name) or path.exists():
-        return [path]
-    matching = sorted(Path(each) for each in glob.glob(str(name), recursive=True))
-    if not matching:
-        raise ValueError(f"no file matches {str(name)!r}; check the folder and the extension")
-    return matching
 
 
 def is_pattern(name: str | Path) -> bool:
@@ -180,28 +172,22 @@ def format_of(path: Path) -> Format:
         raise ValueError(f"{path} is compressed twice, once by {compression}; {kind} files are read as they are")
     if kind not in ("npy", "npz"):
         require_packages(f"reading {path}", "pyarrow")
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            why = "it is a pipe or a device, and files are read more than once; save it as a file first"
-            raise ValueError(f"cannot read {path}: {why}")
-        with path.open("rb") as file:
-            begin = file.read(16)
-    except OSError as error:
-        raise unreadable(path, error) from None
+    if path.exists() and not path.is_file() and not path.is_dir():
+        why = "it is a pipe or a device, and files are read more than once; save it as a file first"
+        raise ValueError(f"cannot read {path}: {why}")
+    with Source(path, None) as file:
+        begin = file.read(16)
     if not begin:
         raise ValueError(f"{path} is empty")
     wanted = compression or (kind if kind not in ("text", "svmlight") else None)
     found, what, ending = next((known for magic, known in _MAGIC.items() if begin.startswith(magic)), (None, "", ""))
+    called = f"although it is called {path.suffix or path.name}"
     if found is None and wanted is not None:
         what = next(words for name, words, _ in _MAGIC.values() if name == wanted).split(",")[0]
-        raise ValueError(f"{path} is not {what}, although it is called {path.suffix}; rename it")
+        raise ValueError(f"{path} is not {what}, {called}; rename it")
     if found != wanted:
-        called = f"although it is called {path.suffix or path.name}"
         raise ValueError(f"{path} is {what}, {called}; rename it to {ending}, or save it as what it is called")
     return Format(kind, compression)
-
-
-# --- reading bytes ------------------------------------------------------------------------------------------------
 
 
 def unreadable(path: Path, error: Exception) -> ValueError:

@@ -47,26 +47,25 @@ class ArrayFolder:
 
     def dense(self, rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
         """Write matrices, one below the other, of this shape together, and map the file."""
-        digest, part = hashlib.sha256(repr((shape, np.dtype(dtype).str)).encode()), hidden_path(self.folder)
+        kind = np.dtype(dtype)
+        digest, part = hashlib.sha256(repr((shape, kind.str)).encode()), hidden_path(self.folder)
         try:
             with _one_line(f"write the converted table to {self.folder}"):
-                size, free = shape[0] * shape[1] * np.dtype(dtype).itemsize, shutil.disk_usage(self.folder).free
+                size, free = shape[0] * shape[1] * kind.itemsize, shutil.disk_usage(self.folder).free
                 if size > free:
                     raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
                 with part.open("wb") as file:
-                    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+                    header = {"descr": kind.str, "fortran_order": False, "shape": shape}
                     np.lib.format.write_array_header_1_0(file, header)
                     for some in rows:
-                        data = np.ascontiguousarray(some, dtype).data
+                        data = np.ascontiguousarray(some, kind).data
                         digest.update(data)
                         file.write(data)
-            complete = self.folder / f"X-{digest.hexdigest()[:32]}.npy"
-            os.replace(part, complete)
+            (path,) = self._named([part], digest.hexdigest(), ".npy")
         finally:
             remove(part)
-        X = np.load(complete, mmap_mode="r")
-        if self.temporary:
-            remove_with(X._mmap, self.folder)
+        X = np.load(path, mmap_mode="r")
+        self._tie(X._mmap)
         return X
 
     def sparse(self, pieces: Iterable[Any]) -> CsrParts:
@@ -84,17 +83,25 @@ class ArrayFolder:
                         save_npz(file, piece, compressed=False)
                     for array in (np.array(piece.shape), piece.indptr, piece.indices, piece.data):
                         digest.update(np.ascontiguousarray(array).data)
-                stem = f"X-{digest.hexdigest()[:32]}"
-                complete = [self.folder / f"{stem}-{number:05}.npz" for number in range(len(parts))]
-                for part, path in zip(parts, complete, strict=True):
-                    os.replace(part, path)
+            X = CsrParts(self._named(parts, digest.hexdigest(), ".npz"))
         finally:
             for part in parts:
                 remove(part)
-        X = CsrParts(complete)
-        if self.temporary:
-            remove_with(X, self.folder)
+        self._tie(X)
         return X
+
+    def _named(self, parts: list[Path], digest: str, suffix: str) -> list[Path]:
+        """Rename complete files."""
+        numbers = [""] if suffix == ".npy" else [f"-{number:05}" for number in range(len(parts))]
+        paths = [self.folder / f"X-{digest[:32]}{number}{suffix}" for number in numbers]
+        for part, path in zip(parts, paths, strict=True):
+            os.replace(part, path)
+        return paths
+
+    def _tie(self, owner: object) -> None:
+        """Remove a temporary folder as soon as its owner is gone."""
+        if self.temporary:
+            weakref.finalize(owner, _remove, self.folder, os.getpid())
 
 
 def free_memory() -> int:
@@ -112,11 +119,6 @@ def free_memory() -> int:
         return max(0, min(free, limit - used))
     except (OSError, ValueError):  # no limit
         return free
-
-
-def remove_with(owner: object, folder: Path) -> None:
-    """Remove a folder as soon as its owner is gone, in the process that made it."""
-    weakref.finalize(owner, _remove, folder, os.getpid())
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -80,17 +80,14 @@ class PreparedData:
         self.source, self.options, self.split = source, dict(options or {}), split
         self.seed = check_int("seed", seed, at_least=0)
         check_choice("dtype", dtype, DTYPES)
-        self.scale = check_choice("scale", scale, SCALES)
-        if task is not None:
-            check_choice("task", task, TASKS)
-            if "task" in self.options:
-                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
-            self.options["task"] = task
-        self.scale_target = check_choice("scale_target", scale_target, SCALES)
+        self.scale, self.scale_target = (
+            check_choice("scale", scale, SCALES),
+            check_choice("scale_target", scale_target, SCALES),
+        )
         named = [str(each) for each in source] if isinstance(source, list | tuple) else source
         self.settings: dict[str, Any] = {
             "source": named if isinstance(named, str | list) else str(source) if isinstance(source, Path) else None,
-            "options": dict(options or {}),
+            "options": dict(self.options),
             "split": None if split is None else list(split),
             "scale": scale,
             "seed": seed,
@@ -98,6 +95,10 @@ class PreparedData:
             "task": task,
             "scale_target": scale_target,
         }
+        if task is not None:
+            if "task" in self.options:
+                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
+            self.options["task"] = check_choice("task", task, TASKS)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -154,35 +155,36 @@ class PreparedData:
         missing = torch.zeros(0, 2, dtype=torch.int64) if missing is None else missing
         if not len(missing) and (encoder is None or encoder.missing != "mean"):
             return None
-        zeros = torch.zeros(self.width, dtype=torch.float64)
-        absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=len(zeros))
-        chunks = in_chunks(self._imputed(zeros), train)()
-        total = sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks)
-        return total / (len(train) - absent)
+        absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=self.width)
+        chunks = in_chunks(self._imputed(torch.zeros(self.width, dtype=torch.float64)), train)()
+        return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent)
 
     def _imputed(self, means: Tensor | None) -> Any:
         """All samples, unscaled, with missing values replaced; rows that are read in parts if they are many."""
         from torchperc.samples.mapped import chunked, is_chunked
 
         X, missing = self.dataset.X, self.dataset.missing_positions
-        if isinstance(X, np.memmap) and not is_chunked(X):
-            X = torch.from_numpy(np.array(X)).double()
-        if missing is not None and means is not None:
-            missing = missing[~means[missing[:, 1]].isnan()]
         if is_chunked(X):
-            rows = chunked(X, torch.float64)
-            return rows.mapped(
-                lambda some, first: _as_samples(_replaced(some.raw(), missing, means, first)), torch.float64
-            )
-        return _replaced(X, missing, means, 0)
+            X = chunked(X, torch.float64)
+        elif isinstance(X, np.memmap):
+            X = torch.from_numpy(np.array(X)).double()
+        if missing is None or means is None:
+            return X
+        known = missing[~means[missing[:, 1]].isnan()]
+
+        def impute(some: Any, first: int) -> Any:
+            here = known[(known[:, 0] >= first) & (known[:, 0] < first + some.shape[0])]
+            return _replaced(some, here - torch.tensor([first, 0]), means)
+
+        return _mapped(X, impute, torch.float64)
 
     @cached_property
     def scaler(self) -> Scaler:
         """The scaling, fitted on the training set."""
-        from torchperc.data.scaling import in_chunks, make_scaler
+        from torchperc.data.scaling import make_scaler
 
         kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
-        return make_scaler(kind).fit_chunks(in_chunks(self._imputed(self._means), self.indices[0]))
+        return make_scaler(kind).fit(self._imputed(self._means), self.indices[0])
 
     @cached_property
     def encoder(self) -> TableEncoder | None:
@@ -198,10 +200,9 @@ class PreparedData:
         """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
         from torchperc.samples.mapped import Chunked
 
-        X, ys = self.all_samples(), [self.scaled_target(self.dataset.y[index]) for index in self.indices]
-        if isinstance(X, Chunked):
-            return tuple((self._on_disk(X, index), y) for index, y in zip(self.indices, ys, strict=True))
-        return tuple((X[index.numpy()], y) for index, y in zip(self.indices, ys, strict=True))
+        X, y = self.all_samples(), self.dataset.y
+        take = self._on_disk if isinstance(X, Chunked) else lambda X, index: X[index.numpy()]
+        return tuple((take(X, index), self.scaled_target(y[index])) for index in self.indices)
 
     @property
     def train(self) -> tuple[Any, Tensor]:
@@ -220,30 +221,30 @@ class PreparedData:
 
     def all_samples(self) -> Any:
         """All samples in their order, imputed and scaled: a tensor, a CSR array, or rows that are read in parts."""
-        from torchperc.samples.mapped import Chunked
 
-        X = self._imputed(self._means)
-        if isinstance(X, Chunked):
-            return X.mapped(lambda some, _: _as_samples(self._scaled(some.raw())), self.dtype)
-        return self._scaled(X)
+        def scale(X: Any, _: int) -> Any:
+            Z = self.scaler.transform(X)
+            return Z.astype(self.settings["dtype"], copy=False) if is_sparse(Z) else Z.to(self.dtype)
 
-    def _scaled(self, X: Any) -> Any:
-        Z = self.scaler.transform(X)
-        return Z.astype(self.settings["dtype"], copy=False) if is_sparse(Z) else Z.to(self.dtype)
+        return _mapped(self._imputed(self._means), scale, self.dtype)
 
     def _on_disk(self, X: Any, index: Tensor) -> Any:
         """Some rows in files of their own; in memory if they are few."""
         from torchperc.samples.mapped import CHUNK
 
-        shape, dtype, whole = (len(index), X.n_features), self.settings["dtype"], self.dataset.X
+        dtype, whole = self.settings["dtype"], self.dataset.X
         same = len(index) == len(X) and self.scaler.kind == "none" and self.dataset.missing_positions is None
         if same and isinstance(whole, np.memmap) and whole.dtype == dtype:
             return whole
-        if len(index) * _sample_bytes(X, dtype) <= CHUNK:
+        size = float(X.n_features * np.dtype(dtype).itemsize)
+        if X.sparse:  # on average over the first chunk
+            first = next(X.all_parts()).raw()
+            size = first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0]
+        if len(index) * size <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
         with ArrayFolder(self.options.get("cache"), temporary=True) as folder:
-            return folder.sparse(chunks) if X.sparse else folder.dense(chunks, shape, dtype)
+            return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:
@@ -286,14 +287,6 @@ class PreparedData:
         return rows.hash(torch.cat([self.dataset.y, *self.indices]))
 
 
-def _sample_bytes(X: Any, dtype: str) -> float:
-    """Bytes of a sample in memory; on average over the first chunk if samples are sparse."""
-    if not X.sparse:
-        return float(X.n_features * np.dtype(dtype).itemsize)
-    first = next(X.all_parts()).raw()
-    return float(first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0])
-
-
 def _as_samples(X: Any) -> Any:
     from torchperc.samples.dense import Dense
     from torchperc.samples.sparse import Sparse
@@ -301,29 +294,23 @@ def _as_samples(X: Any) -> Any:
     return Sparse(X) if is_sparse(X) else Dense(X)
 
 
-def _replaced(X: Any, missing: Tensor | None, values: Tensor | None, first: int) -> Any:
-    """Samples from number ``first`` on with the values of features where they are missing."""
-    if missing is None or values is None:
-        return X
-    here = missing[(missing[:, 0] >= first) & (missing[:, 0] < first + X.shape[0])]
-    if not len(here):
-        return X
-    rows, columns = here[:, 0] - first, here[:, 1]
+def _mapped(X: Any, change: Callable[[Any, int], Any], dtype: torch.dtype) -> Any:
+    """A function of samples and the number of the first; of rows in parts, called when they are read."""
+    if not hasattr(X, "mapped"):
+        return change(X, 0)
+    return X.mapped(lambda some, first: _as_samples(change(some.raw(), first)), dtype)
+
+
+def _replaced(X: Any, positions: Tensor, values: Tensor) -> Any:
+    """Samples with the values of features at positions (M, 2)."""
+    rows, columns = positions.T
     if not is_sparse(X):
-        made = X.clone()
-        made[rows, columns] = values[columns]
-        return made
+        return X.index_put((rows, columns), values[columns])
     from scipy.sparse import csr_array
 
-    old, where = X.tocoo(), (rows.numpy(), columns.numpy())
-    keep = ~np.isin(old.row.astype(np.int64) * X.shape[1] + old.col, where[0] * X.shape[1] + where[1])
-    both = np.append(old.row[keep], where[0]), np.append(old.col[keep], where[1])
-    put = csr_array((np.append(old.data[keep], values[columns].numpy()), both), shape=X.shape)
-    put.sort_indices()
-    return put
-
-
-# --- splits -------------------------------------------------------------------------------------------------------
+    at = tuple(positions.numpy().T)
+    old = X.multiply(csr_array((np.ones(len(rows)), at), shape=X.shape))
+    return csr_array(X - old + csr_array((values[columns].numpy(), at), shape=X.shape))
 
 
 def split(
@@ -390,14 +377,10 @@ def _exact_fractions(fractions: Sequence[float]) -> list[Fraction]:
 
 
 def _counts(sizes: list[int], fractions: list[Fraction]) -> list[list[int]]:
-    """How many of each class go to each set.
-
-    What rounding down leaves over goes to the sets that are furthest behind so far, so that the sets as a whole come
-    near their fractions too; small classes first, because they have the least choice.
-    """
+    """How many of each class go to each set; what rounding leaves over goes to the sets that are furthest behind."""
     counts = [[int(size * fraction) for fraction in fractions] for size in sizes]
     due = [Fraction(0)] * len(fractions)
-    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
+    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):  # small ones have the least choice
         count, size = counts[number], sizes[number]
         due = [d + size * fraction - n for d, fraction, n in zip(due, fractions, count, strict=True)]
         rounded = [part for part, fraction in enumerate(fractions) if (size * fraction).denominator > 1]

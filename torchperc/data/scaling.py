@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, TypeVar
@@ -23,7 +22,7 @@ Chunks: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the 
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
-class Scaler(ABC):
+class Scaler:
     """What all scalers are: one shift and one scale per feature, z = (x − shift) / scale.
 
     A feature that is constant in the training data gets scale 1: it becomes 0 there, and elsewhere the difference to
@@ -37,6 +36,7 @@ class Scaler(ABC):
     shift: Tensor | None = None
     scale: Tensor | None = None
     kind: ClassVar[str]
+    shifts: ClassVar[bool] = False
 
     def fit(self: _S, X: Data, rows: Tensor | None = None) -> _S:
         """A new scaler of this kind with the statistics of ``X``; this one stays as it is.
@@ -46,7 +46,23 @@ class Scaler(ABC):
                 :class:`~torchperc.data.CsrParts` are read a part at a time.
             rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
         """
-        return self.fit_chunks(in_chunks(X, rows))
+        chunks = in_chunks(X, rows)
+        if self.shifts and not isinstance(next(chunks()), Tensor):
+            raise self._makes_dense()
+        shift, scale = self._statistics(chunks)
+        finite = torch.isfinite(shift) & torch.isfinite(scale)
+        if not finite.all():
+            column = int((~finite).nonzero()[0])
+            raise ValueError(f"X[:, {column}] spans more than float64 holds; divide it by a constant first")
+        return type(self)(shift, torch.where(scale == 0, 1.0, scale))
+
+    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        """Shift and scale of each feature; a scale of 0 stands for a constant one."""
+        raise NotImplementedError
+
+    def _makes_dense(self) -> ParameterError:
+        why = f"{type(self).__name__} subtracts a number from every value, so no zero of sparse X would stay zero; use "
+        return ParameterError(why, Option("scale", "maxabs"))
 
     def fit_target(self: _S, y: Data) -> _S:
         """A new scaler of this kind with the statistics of real targets (N,), or (N, K) for K of them.
@@ -64,15 +80,6 @@ class Scaler(ABC):
         column = targets[:, None] if targets.dim() == 1 else targets
         return self.fit(convert.features(column, dtype=torch.float64, name="y", convert=True))
 
-    def fit_chunks(self: _S, given: Chunks) -> _S:
-        """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice."""
-        shift, scale = self._statistics(given)
-        finite = torch.isfinite(shift) & torch.isfinite(scale)
-        if not finite.all():
-            column = int((~finite).nonzero()[0])
-            raise ValueError(f"X[:, {column}] spans more than float64 holds; divide it by a constant first")
-        return type(self)(shift, torch.where(scale == 0, 1.0, scale))
-
     def transform(self, X: Data) -> Any:
         """Scaled samples (N, d): z = (x − shift) / scale, computed in float64, in the floating type that ``X`` has.
 
@@ -80,26 +87,28 @@ class Scaler(ABC):
         target is, (N,) is as good as (N, 1).
         """
         shift, scale = self._fitted()
-        if len(shift) == 1 and (line := _line(X, "X")) is not None:
-            return self.transform(line[:, None])[:, 0]
         if is_chunked(X):
             raise TypeError("X is larger than memory; use torchperc.data.PreparedData, or smaller X")
-        if is_sparse(X):
-            if shift.any():
-                raise _shifted(type(self).__name__)
-            made = convert.sparse_features(X, dtype=torch.float64, width=len(shift)).copy()
-            made.data /= scale.numpy()[made.indices]
-            return made.astype(np.float32 if X.dtype in (np.float32, torch.float32) else np.float64, copy=False)
-        dense = convert.features(X, dtype=torch.float64, width=len(shift), convert=True)
-        return (dense - shift.to(dense.device)).div_(scale.to(dense.device)).to(_floating_type(X))
+        if not is_sparse(X):
+            return self._map(X, "X", lambda x, shift, scale: (x - shift).div_(scale))
+        if shift.any():
+            raise self._makes_dense()
+        made = convert.sparse_features(X, dtype=torch.float64, width=len(shift)).copy()
+        made.data /= scale.numpy()[made.indices]
+        return made.astype(np.float32 if X.dtype in (np.float32, torch.float32) else np.float64, copy=False)
 
     def inverse(self, Z: Data) -> Tensor:
         """The samples (N, d) that :meth:`transform` scaled, up to rounding: x = z·scale + shift."""
+        return self._map(Z, "Z", lambda z, shift, scale: z * scale + shift)
+
+    def _map(self, values: Data, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+        """A function of dense samples (N, d), or (N,) of one feature, shift and scale."""
         shift, scale = self._fitted()
-        if len(shift) == 1 and (line := _line(Z, "Z")) is not None:
-            return self.inverse(line[:, None])[:, 0]
-        given = convert.features(Z, dtype=torch.float64, width=len(shift), name="Z", convert=True)
-        return (given * scale.to(given.device) + shift.to(given.device)).to(_floating_type(Z))
+        line = len(shift) == 1 and not is_sparse(values) and len(np.shape(values)) == 1
+        column = as_tensor(values, name)[:, None] if line else values
+        dense = convert.features(column, dtype=torch.float64, width=len(shift), name=name, convert=True)
+        made = function(dense, shift.to(dense.device), scale.to(dense.device)).to(_floating_type(values))
+        return made[:, 0] if line else made
 
     def unscale(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
         """The same linear model for samples as they were before scaling.
@@ -115,15 +124,11 @@ class Scaler(ABC):
             >>> weight.tolist(), bias.tolist()
             ([[0.5, 0.05]], [0.0])
         """
-        shift, scale = self._fitted()
-        w, b = _double(weight, "weight"), _double(bias, "bias")
-        if w.dim() not in (1, 2) or w.shape[-1] != len(shift):
+        w, b, shift, scale = self._linear(weight, bias)
+        if w.shape[-1] != len(shift):
             raise ValueError(f"weight has shape {tuple(w.shape)} but ({len(shift)},) or (K, {len(shift)}) is needed")
-        if b.numel() != w[..., 0].numel():
-            raise ValueError(f"bias has {b.numel()} values for {w[..., 0].numel()} rows of weight; give one per row")
-        w = w / scale.to(w.device)
-        b = b - w @ shift.to(w.device)
-        return w.to(_floating_type(weight)), b.to(_floating_type(weight))
+        w = w / scale
+        return w.to(_floating_type(weight)), (b - w @ shift).to(_floating_type(weight))
 
     def unscale_target(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
         """The same linear model for targets as they were before scaling.
@@ -138,26 +143,32 @@ class Scaler(ABC):
             >>> weight.tolist(), bias.tolist()
             ([[20.0, 40.0]], [60.0])
         """
-        shift, scale = self._fitted()
-        w, b = _double(weight, "weight"), _double(bias, "bias")
-        rows = w[..., 0].numel()
-        if w.dim() not in (1, 2) or len(shift) != rows:
-            raise ValueError(
-                f"weight has shape {tuple(w.shape)} but one row for each of {len(shift)} targets is needed"
-            )
-        if b.numel() != rows:
-            raise ValueError(f"bias has {b.numel()} values for {rows} rows of weight; give one per row")
-        shift, scale = (values.to(w.device).reshape(b.shape) for values in (shift, scale))
+        w, b, shift, scale = self._linear(weight, bias)
+        if b.numel() != len(shift):
+            need = f"one row for each of {len(shift)} targets is needed"
+            raise ValueError(f"weight has shape {tuple(w.shape)} but {need}")
+        shift, scale = shift.reshape(b.shape), scale.reshape(b.shape)
         return (w * scale[..., None]).to(_floating_type(weight)), (b * scale + shift).to(_floating_type(weight))
+
+    def _linear(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Weight and bias of a linear model in float64, checked, with shift and scale where they are."""
+        w, b = (values if isinstance(values, Tensor) else torch.tensor(values) for values in (weight, bias))
+        w, b = w.detach().double(), b.detach().double()
+        if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
+            raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
+        if w.dim() in (1, 2) and b.numel() != w[..., 0].numel():
+            raise ValueError(f"bias has {b.numel()} values for {w[..., 0].numel()} rows of weight; give one per row")
+        shift, scale = self._fitted()
+        return w, b, shift.to(w.device), scale.to(w.device)
 
     def state(self) -> dict[str, Any]:
         """The scaler as plain types, for a checkpoint or a JSON file."""
         shift, scale = self._fitted()
         return {"kind": self.kind, "shift": shift.tolist(), "scale": scale.tolist()}
 
-    @classmethod
-    def from_state(cls: type[_S], state: Mapping[str, Any]) -> _S:
-        """The scaler that :meth:`state` described, to the bit. ``Scaler.from_state`` accepts every kind.
+    @staticmethod
+    def from_state(state: Mapping[str, Any]) -> Scaler:
+        """The scaler that :meth:`state` described, of its kind and to the bit.
 
         Example:
             >>> state = MinMax().fit([[0.0], [4.0]]).state()
@@ -169,16 +180,11 @@ class Scaler(ABC):
         missing = [key for key in ("kind", "shift", "scale") if key not in state]
         if missing:
             raise ValueError(f"state has no {missing[0]!r}, found {sorted(state)}; give what state() returned")
-        kinds = {kind: scaler for kind, scaler in _KINDS.items() if issubclass(scaler, cls)}
-        scaler = kinds[check_choice("state['kind']", state["kind"], tuple(kinds))]
+        scaler = _KINDS[check_choice("state['kind']", state["kind"], SCALINGS)]
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
         return scaler(shift, scale)
-
-    @abstractmethod
-    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
-        """Shift and scale of each feature; a scale of 0 stands for a constant one."""
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
         if self.shift is None or self.scale is None:
@@ -197,10 +203,10 @@ class MinMax(Scaler):
         [[0.25, 0.0], [1.0, 2.0]]
     """
 
-    kind = "minmax"
+    kind, shifts = "minmax", True
 
-    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
-        low, high, _ = _overview(given, "MinMax")
+    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        low, high, _ = _range(chunks)
         return low, high - low
 
 
@@ -215,15 +221,15 @@ class Standard(Scaler):
         [[-1.0], [1.0], [2.0]]
     """
 
-    kind = "standard"
+    kind, shifts = "standard", True
 
-    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
-        low, high, count = _overview(given, "Standard")
-        mean = sum(piece.sum(0) for piece in given()) / count
+    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        low, high, count = _range(chunks)
+        mean = sum(piece.sum(0) for piece in chunks()) / count
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
         peak = torch.maximum(high - mean, mean - low)
         unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
-        squares = sum(((piece - mean) / unit).square_().sum(0) for piece in given())
+        squares = sum(((piece - mean) / unit).square_().sum(0) for piece in chunks())
         return mean, peak * (squares / count).sqrt()
 
 
@@ -243,13 +249,9 @@ class MaxAbs(Scaler):
 
     kind = "maxabs"
 
-    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
-        largest = torch.zeros((), dtype=torch.float64)
-        for piece in given():
-            dense = isinstance(piece, Tensor)
-            peaks = piece.abs().amax(dim=0) if dense else torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
-            largest = torch.maximum(largest, peaks)
-        return torch.zeros_like(largest), largest
+    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        low, high, _ = _range(chunks)
+        return torch.zeros_like(low), torch.maximum(-low, high)
 
 
 class Identity(Scaler):
@@ -262,9 +264,9 @@ class Identity(Scaler):
 
     kind = "none"
 
-    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
-        width = next(given()).shape[1]
-        return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
+    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
+        shift = torch.zeros(next(chunks()).shape[1], dtype=torch.float64)
+        return shift, torch.ones_like(shift)
 
 
 _KINDS: dict[str, type[Scaler]] = {scaler.kind: scaler for scaler in (MinMax, Standard, MaxAbs, Identity)}
@@ -272,18 +274,13 @@ SCALINGS = tuple(_KINDS)
 
 
 def make_scaler(kind: str) -> Scaler:
-    """A scaler by name, ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``, not yet fitted.
-
-    Example:
-        >>> make_scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
-        [[0.5]]
-    """
+    """A scaler by name, ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``, not yet fitted."""
     return _KINDS[check_choice("kind", kind, SCALINGS)]()
 
 
 @torch.no_grad()
 def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None = None) -> _N:
-    """A copy of a net that was learned on scaled samples and targets: it takes samples and gives targets as they were.
+    """A copy of a net that was learned on scaled samples and targets, for those before scaling.
 
     The scalings are folded into the weights, in float64: that of the samples into the first layer, that of the targets
     into the last, see :meth:`Scaler.unscale` and :meth:`Scaler.unscale_target`.
@@ -302,32 +299,21 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
         [[60.0], [72.0]]
     """
     copied = copy.deepcopy(net)
-    layers: Any = copied.layers if isinstance(copied, MLP) else [copied]
     if not isinstance(copied, MLP | LinearNet):
-        raise TypeError(
-            "net must be a Perceptron, MulticlassPerceptron, nn.Linear or MLP, into whose weights a scaling can be "
-            f"folded; found {type(net).__name__}"
-        )
-    for layer, fold in (
-        (layers[0], None if scaler is None else scaler.unscale),
-        (layers[-1], None if target_scaler is None else target_scaler.unscale_target),
-    ):
-        if fold is not None:
-            bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
-            weight, bias = fold(layer.weight.double(), bias.double())
-            if layer.bias is not None:
-                layer.bias.copy_(bias)
-            elif bias.any():
-                raise ValueError("net has no bias to fold a shift into; learn with a bias, or scale with MaxAbs")
-            layer.weight.copy_(weight)
+        kinds = "a Perceptron, MulticlassPerceptron, nn.Linear or MLP, into whose weights a scaling can be folded"
+        raise TypeError(f"net must be {kinds}; found {type(net).__name__}")
+    layers: Any = copied.layers if isinstance(copied, MLP) else [copied]
+    folds = [(layers[0], scaler.unscale)] if scaler is not None else []
+    folds += [(layers[-1], target_scaler.unscale_target)] if target_scaler is not None else []
+    for layer, fold in folds:
+        bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+        weight, bias = fold(layer.weight.double(), bias.double())
+        if layer.bias is not None:
+            layer.bias.copy_(bias)
+        elif bias.any():
+            raise ValueError("net has no bias to fold a shift into; learn with a bias, or scale with MaxAbs")
+        layer.weight.copy_(weight)
     return copied
-
-
-def _line(values: Data, name: str) -> Tensor | None:
-    """Numbers of one dimension; ``None`` for all else."""
-    if is_sparse(values) or is_chunked(values) or len(np.shape(values)) != 1:
-        return None
-    return as_tensor(values, name)
 
 
 def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:
@@ -344,30 +330,17 @@ def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:
     return lambda: iter((some,))
 
 
-def _shifted(name: str) -> ValueError:
-    why = f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use "
-    return ParameterError(why, Option("scale", "maxabs"))
-
-
-def _overview(given: Chunks, name: str) -> tuple[Tensor, Tensor, int]:
-    """The smallest and the largest value of each feature of dense samples, and the number of samples."""
-    low = high = torch.zeros((), dtype=torch.float64)
-    count = 0
-    for piece in given():
-        if not isinstance(piece, Tensor):
-            raise _shifted(name)
-        smallest, most = piece.aminmax(dim=0)
-        low, high = (torch.minimum(low, smallest), torch.maximum(high, most)) if count else (smallest, most)
-        count += len(piece)
+def _range(chunks: Chunks) -> tuple[Tensor, Tensor, int]:
+    """The smallest and the largest value of each feature, and the number of samples."""
+    ends, count = list[Tensor](), 0
+    for piece in chunks():
+        dense = isinstance(piece, Tensor)
+        both = piece.aminmax(dim=0) if dense else (end(axis=0).toarray() for end in (piece.min, piece.max))
+        ends += [torch.as_tensor(end).reshape(-1) for end in both]
+        count += piece.shape[0]
+    low, high = torch.stack(ends).aminmax(dim=0)
     return low, high, count
 
 
 def _floating_type(values: Data) -> torch.dtype:
     return values.dtype if isinstance(values, Tensor) and values.is_floating_point() else torch.float64
-
-
-def _double(values: Data, name: str) -> Tensor:
-    tensor = values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values, dtype=np.float64))
-    if not torch.isfinite(tensor).all():
-        raise ValueError(f"{name} holds values that are not finite numbers; there is no model to unscale")
-    return tensor.to(torch.float64)

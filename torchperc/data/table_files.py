@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import codecs
 import csv
+import importlib
 import io
 import math
 import re
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,13 +25,22 @@ import numpy as np
 from torchperc._checks import Option, ParameterError, first_line
 from torchperc.data.file_formats import Format, ReadOptions, Source, changed, common_name, unreadable
 
+
+class _Arrow:
+    """pyarrow, imported on first use; a promise of lazy_loader would be kept by whoever looks through all modules."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("pyarrow"), name)
+
+
+pa: Any = _Arrow()
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
 BLOCK = 2**20  # bytes of text that Arrow parses at a time
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
 _CELLS = 2**20  # numbers that are read together
-_HEAD, _LONGEST = 2**16, 2**28  # bytes by which delimiter and header are found; fewer if they hold no two lines
+_HEAD, _LONGEST = 2**16, 2**28  # bytes by which delimiter and header are found, and of a line
 _DELIMITERS, _ALIKE = ("\t", ";", "|", ","), 20  # and the lines that must agree on one
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
@@ -63,15 +74,17 @@ def word(cell: str) -> str:
     return shortest(float(cell)) if is_number(cell) else cell
 
 
+def listed(words: Sequence[str], most: int = 20) -> str:
+    """Some words for an error message, the first of them if there are many."""
+    shown = ", ".join(map(repr, words[:most]))
+    return f"{shown}, … ({len(words)} in all)" if len(words) > most else shown
+
+
 class Words(NamedTuple):
     """A column of codes, −1 where a value is missing, and the words they stand for."""
 
     codes: Array
     levels: tuple[str, ...]
-
-    def counts(self) -> list[int]:
-        """How often each word occurs."""
-        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels)).tolist()  # type: ignore[no-any-return]
 
     def texts(self) -> list[str]:
         """The word of each row, empty where it is missing."""
@@ -81,113 +94,71 @@ class Words(NamedTuple):
 Cells: TypeAlias = "Array | Words"  # numbers, NaN where a value is missing; or words
 
 
-def missing_in(cells: Cells) -> Array | None:
-    """Which values are missing; ``None`` if none is."""
-    if isinstance(cells, Words):
-        return cells.codes < 0 if len(cells.codes) and cells.codes.min() < 0 else None
-    absent = None if _finite(cells) else np.isnan(cells)
-    return absent if absent is not None and absent.any() else None
+def missing_in(cells: Cells) -> Array:
+    """Which values are missing."""
+    return cells.codes < 0 if isinstance(cells, Words) else np.isnan(cells)
 
 
-def first_infinite(cells: Cells) -> int | None:
-    """The first row with an infinite number."""
-    infinite = not isinstance(cells, Words) and not _finite(cells) and np.isinf(cells)
-    return int(np.argmax(infinite)) if np.any(infinite) else None
+def as_matrix(arrays: Sequence[Any]) -> Array:
+    """Numeric columns of Arrow as float64 (N, k), NaN for nulls; its ``to_numpy`` would import pandas."""
+    if not arrays:
+        return np.empty((0, 0))
+    plain = [array.cast(pa.float64(), safe=False) for array in arrays]
+    batch = pa.RecordBatch.from_arrays(plain, [str(k) for k in range(len(plain))])
+    return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()  # type: ignore[no-any-return]
 
 
-def _finite(values: Array) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(values.sum())  # one pass; a number that is not finite never leaves a finite sum
-
-
-def cells_of(array: Any, kind: str, na: Sequence[str] = (), decimal: str = ".") -> Cells:
-    """A column of Arrow as ``"number"``, if all that is there are numbers, or as ``"words"``.
-
-    Truth values and dates are words, as they are in a text file.
+def as_words(array: Any, na: Sequence[str] = (), decimal: str = ".") -> Words:
+    """A column of Arrow as words; truth values and dates are written as they are in a text file.
 
     Example:
         >>> import pyarrow as pa
-        >>> cells_of(pa.array([" 1", "?", "+2.5"]), "number").tolist()
-        [1.0, nan, 2.5]
-        >>> cells_of(pa.array(["a", "", "a"]), "number")
-        Words(codes=array([ 0, -1,  0]), levels=('a',))
+        >>> as_words(pa.array(["a", "", " 1.0"]))
+        Words(codes=array([ 0, -1,  1]), levels=('a', '1'))
     """
-    import pyarrow as pa
-
-    if pa.types.is_null(array.type) or pa.types.is_float16(array.type):
-        array = array.cast(pa.float32())
-    if pa.types.is_temporal(array.type):
+    if pa.types.is_null(array.type) or pa.types.is_temporal(array.type):
         array = array.cast(pa.string())
-    value = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    numeric = pa.types.is_integer(value) or pa.types.is_floating(value) or pa.types.is_decimal(value)
-    if numeric and kind == "number":
-        plain = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        return _numbers(plain.cast(pa.float64(), safe=False), np.float64, math.nan)
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    given = encoded.dictionary.to_pylist()
-    texts = [shortest(each) if isinstance(each, float) else "" if each is None else str(each).strip() for each in given]
+    places = as_matrix([encoded.indices])[:, 0]
+    return _coded(encoded.dictionary.to_pylist(), np.where(np.isnan(places), -1, places).astype(np.int64), na, decimal)
+
+
+def array_words(array: Array) -> Words:
+    """A column of numpy as words."""
+    values, places = np.unique(array, return_inverse=True)
+    return _coded(values.tolist(), places)
+
+
+def _coded(values: Sequence[Any], places: Array, na: Sequence[str] = (), decimal: str = ".") -> Words:
+    """Words for values, of which each row has one by its place, or −1."""
+    texts = [shortest(v) if isinstance(v, float) else "" if v is None else str(v).strip() for v in values]
     if decimal == ",":
         texts = [text.replace(",", ".") if _COMMA.fullmatch(text) else text for text in texts]
     numbering: dict[str, int] = {}
     known = [-1 if is_absent(text, na) else numbering.setdefault(word(text), len(numbering)) for text in texts]
-    codes = np.array([*known, -1], np.int64)[_numbers(encoded.indices.cast(pa.int64()), np.int64, len(given))]
-    if kind == "number" and all(map(is_number, numbering)):
-        return np.array([*map(float, numbering), math.nan])[codes]
-    return Words(codes, tuple(numbering))
-
-
-def _numbers(array: Any, dtype: type, missing: float) -> Array:
-    """Numbers of Arrow with nulls replaced; its ``to_numpy`` and ``fill_null`` would import pandas."""
-    import pyarrow as pa
-
-    if not len(array):
-        return np.empty(0, dtype)
-    values: Array = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
-    if not array.null_count:
-        return values
-    return np.where(_numbers(array.is_valid().cast(pa.uint8()), np.uint8, 0), values, dtype(missing))
-
-
-class Spot(NamedTuple):
-    """A cell: the file and the line or row it is in, in words, and what is written there."""
-
-    place: str
-    cell: str
+    return Words(np.array([*known, -1])[places], tuple(numbering))
 
 
 class TableBatch(NamedTuple):
     """Some rows of a table: their numbers in it, from 0, and their columns by position."""
 
-    table: FileTable
     rows: Array
-    columns: dict[int, Any]
+    columns: dict[int, Cells]
     raw: dict[int, list[str]]
 
-    def keep(self, mask: Array | None) -> TableBatch:
-        """The rows that a mask selects, all without one."""
-        if mask is None:
-            return self
-        index = np.flatnonzero(mask)
+    def take(self, index: Array) -> TableBatch:
+        """Some of the rows."""
         columns = {
-            j: Words(cells.codes[index], cells.levels) if isinstance(cells, Words) else cells[index]
-            for j, cells in self.columns.items()
+            j: c._replace(codes=c.codes[index]) if isinstance(c, Words) else c[index] for j, c in self.columns.items()
         }
         raw = {j: [texts[i] for i in index.tolist()] for j, texts in self.raw.items()}
-        return TableBatch(self.table, self.rows[index], columns, raw)
-
-    def spot(self, row: int, position: int) -> Spot:
-        """Where in the file a cell is."""
-        cells = self.columns[position]
-        cell = (*cells.levels, "")[cells.codes[row]] if isinstance(cells, Words) else str(cells[row])
-        return self.table.spot(int(self.rows[row]), position, cell)
+        return TableBatch(self.rows[index], columns, raw)
 
     @property
     def nbytes(self) -> int:
         """Memory that the columns take, roughly."""
-        return sum(
-            c.codes.nbytes + sum(map(len, c.levels)) if isinstance(c, Words) else c.nbytes
-            for c in self.columns.values()
-        )
+        words = [cells for cells in self.columns.values() if isinstance(cells, Words)]
+        return 8 * len(self.rows) * len(self.columns) + sum(len(level) for cells in words for level in cells.levels)
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
@@ -213,34 +184,47 @@ class FileTable:
             raw: positions of columns that are wanted as strings, as they are written.
         """
         positions = [*wanted, *(j for j in raw if j not in wanted)]
-        numbers = {j for j in wanted if wanted[j] == "number" and j not in raw}
         first = 0
-        for arrays in self._read(positions, numbers):
-            known = dict(zip(positions, arrays, strict=True))
-            columns = {j: self._cells(known[j], j, kind) for j, kind in wanted.items()}
-            texts = {j: ["" if cell is None else str(cell) for cell in known[j].to_pylist()] for j in raw}
-            count = len(arrays[0])
-            yield TableBatch(self, np.arange(first, first + count), columns, texts)
-            first += count
+        for arrays in self._read(positions, {j for j in wanted if wanted[j] == "number" and j not in raw}):
+            given = dict(zip(positions, arrays, strict=True))
+            plain = [j for j in wanted if wanted[j] == "number" and _is_numeric(given[j].type)]
+            columns: dict[int, Cells] = dict(zip(plain, as_matrix([given[j] for j in plain]).T, strict=True))
+            columns |= {j: self._words(given[j], j, wanted[j]) for j in wanted if j not in columns}
+            texts = {j: ["" if cell is None else str(cell) for cell in given[j].to_pylist()] for j in raw}
+            yield TableBatch(np.arange(first, first + len(arrays[0])), columns, texts)
+            first += len(arrays[0])
 
     def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """Columns of Arrow, for some rows at a time; of text, some are parsed as numbers."""
         raise NotImplementedError
 
-    def _cells(self, array: Any, position: int, kind: str) -> Cells:
+    def _words(self, array: Any, position: int, kind: str) -> Cells:
+        """A column as words, or as numbers if all of them are, and numbers are wanted."""
+        name = self.names[position]
+        if pa.types.is_nested(array.type) or pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+            what = f"holds {array.type}, neither numbers nor text; convert it, or ignore it ("
+            raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")")
         try:
-            return cells_of(array, kind, self.na, self.decimal)
+            words = as_words(array, self.na, self.decimal)
         except UnicodeDecodeError:
-            why = f"column {self.names[position]!r} holds bytes that are not UTF-8; write it again as text in UTF-8"
+            why = f"column {name!r} holds bytes that are not UTF-8; write it again as text in UTF-8"
             raise ValueError(f"{self.path}, {why}") from None
+        if kind == "number" and all(map(is_number, words.levels)):
+            return np.array([*map(float, words.levels), math.nan])[words.codes]
+        return words
 
-    def spot(self, row: int, position: int, cell: str) -> Spot:
-        """Where a row is, and what is written there."""
-        return Spot(f"{self.path}, row {row + 1}", "" if cell == "nan" else cell)
+    def spot(self, row: int, position: int) -> tuple[str, str]:
+        """The file and the line or row of a cell, in words, and what is written there."""
+        for batch in self.batches({}, [position]):
+            if row in batch.rows:
+                cell = batch.raw[position][row - batch.rows[0]]
+                return f"{self.path}, row {row + 1}", "" if cell == "nan" else cell
+        raise changed(self.path)
 
-    def blank(self, rows: Array) -> Array:
-        """Which of some rows have nothing written in them at all, and so are no rows."""
-        return np.zeros(len(rows), bool)
+
+def _is_numeric(kind: Any) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 class ArrowTable(FileTable):
@@ -250,12 +234,27 @@ class ArrowTable(FileTable):
         self.path, self.names, self._values = Path(title), tuple(names), values
 
     def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        import pyarrow as pa
-
         try:
             yield [pa.array(self._values(j), from_pandas=True) for j in positions]
         except pa.ArrowException as error:
             raise ValueError(f"{self.path} has a column of mixed types ({first_line(error)}); convert it") from None
+
+
+def frame_table(frame: Any, title: str = "X") -> ArrowTable:
+    """A pandas data frame as a table."""
+    return ArrowTable(title, [str(name) for name in frame.columns], lambda j: frame.iloc[:, j])
+
+
+def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> ArrowTable:
+    """A dict per row as a table; each must have the columns that are named."""
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"X[{i}] is {type(row).__name__}, but X[0] is a dict; give a dict per row")
+        lost = [name for name in names if name not in row]
+        if lost:
+            has = listed(list(map(str, row)))
+            raise ValueError(f"X[{i}] must have each column of training; it lacks {lost[0]!r} and has {has}")
+    return ArrowTable("X", names, lambda j: [row[names[j]] for row in rows])
 
 
 class ParquetTable(FileTable):
@@ -263,85 +262,98 @@ class ParquetTable(FileTable):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._file() as file:
-            self.names, self._types = tuple(file.schema_arrow.names), list(file.schema_arrow.types)
+        self.names = tuple(next(self._parts([])).names)
 
-    def _file(self) -> Any:
-        import pyarrow as pa
+    def _parts(self, columns: list[str]) -> Iterator[Any]:
+        """The schema, then batches of some columns; whatever fails is one error."""
         import pyarrow.parquet
 
         try:
-            return pyarrow.parquet.ParquetFile(self.path)
+            with pyarrow.parquet.ParquetFile(self.path) as file:
+                yield file.schema_arrow
+                yield from file.iter_batches(_rows(len(columns)), columns=columns)
         except (OSError, pa.ArrowException, ValueError) as error:
-            raise self._damaged(error) from None
-
-    def _damaged(self, error: Exception) -> ValueError:
-        if isinstance(error, OSError) and error.strerror:
-            return unreadable(self.path, error)
-        return ValueError(f"{self.path} is not a complete Parquet file ({first_line(error)}); write it again")
+            if isinstance(error, OSError) and error.strerror:
+                raise unreadable(self.path, error) from None
+            why = f"is not a complete Parquet file ({first_line(error)}); write it again"
+            raise ValueError(f"{self.path} {why}") from None
 
     def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        import pyarrow as pa
-        import pyarrow.types as types
-
-        for j in positions:
-            kind = self._types[j]
-            if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-                name, what = self.names[j], f"holds {kind}, neither numbers nor text; convert it, or ignore it ("
-                raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")")
-        with self._file() as file:
-            batches = file.iter_batches(_rows(len(positions)), columns=[self.names[j] for j in positions])
-            while True:
-                try:
-                    batch = next(batches, None)
-                except (OSError, pa.ArrowException, ValueError) as error:
-                    raise self._damaged(error) from None
-                if batch is None:
-                    return
-                yield [batch.column(self.names[j]) for j in positions]
+        names = [self.names[j] for j in positions]
+        for batch in islice(self._parts(names), 1, None):
+            yield [batch.column(name) for name in names]
 
 
 class ArrayTable(FileTable):
-    """A matrix of numbers, of an ``.npy`` file or as given."""
+    """A matrix of numbers in an ``.npy`` file, or the matrix and labels of an ``.npz`` file."""
 
     named = False
 
-    def __init__(self, path: Path, array: Array | None = None) -> None:
-        self.path, self._array = path, _load_matrix(path) if array is None else array
-        self.names = tuple(str(j + 1) for j in range(self._array.shape[1]))
+    def __init__(self, path: Path, X: Array | None = None, y: Array | None = None, target: str = "y") -> None:
+        self.path, self._array, self._y = path, _load_matrix(path) if X is None else X, y
+        self.names = (*(str(j + 1) for j in range(self._array.shape[1])), *([] if y is None else [target]))
 
-    def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        import pyarrow as pa
-
-        step = _rows(self._array.shape[1])
-        for first in range(0, len(self._array), step):
-            part = self._part(first, min(step, len(self._array) - first))
-            yield [pa.array(part[:, j]) for j in positions]
-
-    def _part(self, first: int, count: int) -> Array:
-        """Some rows. A file is read, since a process that looks at a map of it dies when the file is cut off."""
+    def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
+        """The rows, some at a time, without Arrow."""
         array, width = self._array, self._array.shape[1]
-        if not isinstance(array, np.memmap):
-            return array[first : first + count]
-        try:
-            begin = array.offset + first * width * array.itemsize
-            return np.fromfile(self.path, array.dtype, count * width, offset=begin).reshape(count, width)
-        except (OSError, ValueError):  # gone, or cut off
-            raise changed(self.path) from None
+        for first in range(0, len(array), _rows(width)):
+            some = slice(first, min(first + _rows(width), len(array)))
+            part = array[some]
+            if isinstance(array, np.memmap):  # is read: a process that looks at a map of a file that is cut off dies
+                try:
+                    begin = array.offset + first * width * array.itemsize
+                    part = np.fromfile(self.path, array.dtype, part.size, offset=begin).reshape(part.shape)
+                except (OSError, ValueError):
+                    raise changed(self.path) from None
+            given = {j: part[:, j] if self._y is None or j < width else self._y[some] for j in {*wanted, *raw}}
+            numbers = {j for j in wanted if wanted[j] == "number" and given[j].dtype.kind in "biuf"}
+            columns = {j: given[j].astype(np.float64) if j in numbers else array_words(given[j]) for j in wanted}
+            texts = {j: [str(value) for value in given[j].tolist()] for j in raw}
+            yield TableBatch(np.arange(some.start, some.stop), columns, texts)
+
+
+def _load(path: Path, what: str, mapped: bool) -> Any:
+    """An array, mapped, or the arrays of an archive. Python objects in it are not looked at, let alone run."""
+    try:
+        with path.open("rb") as file:
+            if mapped:
+                return np.load(path, "r", allow_pickle=False)
+            with np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+    except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
+        if isinstance(error, OSError) and error.strerror:
+            raise unreadable(path, error) from None
+        raise ValueError(f"{path} is not a complete {what} of numbers ({first_line(error)}); write it again") from None
 
 
 def _load_matrix(path: Path) -> Array:
-    """The matrix of numbers in an ``.npy`` file. Python objects in it are not looked at, let alone run."""
-    try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
-        raise ValueError(f"{path} is not a complete array of numbers ({first_line(error)}); write it again") from None
+    """The matrix of numbers in an ``.npy`` file."""
+    array: Array = _load(path, "array", mapped=True)
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         needed = "a matrix of numbers is needed, with the labels in one of its columns, or X and y in an .npz file"
         raise ValueError(f"{path} holds an array of {array.dtype} of shape {array.shape}; {needed}")
     return array if array.flags.c_contiguous else np.array(array)
+
+
+_PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
+
+
+def open_archive(path: Path, target: str | None = None, labelled: bool = True) -> ArrayTable:
+    """The matrix and the labels of an ``.npz`` file as a table."""
+    arrays = _load(path, "archive of arrays", mapped=False)
+    X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
+    if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
+        found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        needed = "a matrix of numbers X is needed, and labels y; save sparse samples as svmlight"
+        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}")
+    name = target or name
+    y = arrays.get(name)
+    if y is None and labelled:
+        held, remedy = ", ".join(arrays), "add a label per row: np.savez(path, X=X, y=y)"
+        raise ValueError(f"{path} has no labels: it holds {held} and no array {name!r}; {remedy}")
+    if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
+        raise ValueError(f"{path}: {name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample")
+    return ArrayTable(path, X, y, name)
 
 
 def _rows(width: int) -> int:
@@ -353,43 +365,48 @@ class JoinedTable(FileTable):
 
     def __init__(self, tables: Sequence[FileTable]) -> None:
         first = tables[0]
-        self.path, self.tables = common_name([table.path for table in tables]), tables
+        self.path, self.tables, self._starts = common_name([table.path for table in tables]), tables, [0]
         self.named, self.names, self.notes, self.decimal = first.named, first.names, first.notes, first.decimal
         self.words, self.zero_padded = first.words, first.zero_padded
         for table in tables:
             if table.names != first.names:
-                theirs = f"{table.path} has the columns {listed(table.names)}"
-                ours = f"{first.path} has {listed(first.names)}"
-                raise ValueError(f"{theirs}, but {ours}; several files need the same columns in the same order")
+                theirs, ours = f"has columns {listed(table.names)}", f"but {first.path} has {listed(first.names)}"
+                raise ValueError(
+                    f"{table.path} {theirs}, {ours}; several files need the same columns in the same order"
+                )
 
     def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
         """The rows of each table."""
+        self._starts, end = [], 0
         for table in self.tables:
-            yield from table.batches(wanted, raw)
+            self._starts.append(end)
+            for batch in table.batches(wanted, raw):
+                rows = batch.rows + self._starts[-1]
+                end = rows.max(initial=end - 1) + 1
+                yield batch._replace(rows=rows)
+
+    def spot(self, row: int, position: int) -> tuple[str, str]:
+        """The cell of one of the tables."""
+        number = bisect(self._starts, row) - 1
+        return self.tables[number].spot(row - self._starts[number], position)
 
 
 def open_table(
-    paths: Sequence[Path], formats: Sequence[Format], options: ReadOptions, known: Sequence[str]
+    paths: Sequence[Path], formats: Sequence[Format], options: ReadOptions, known: Sequence[str], *archive: Any
 ) -> FileTable:
-    """The table in one file or in several; a text with one of the ``known`` names in its first line has a header."""
+    """The table in one file or in several.
+
+    A text with one of the ``known`` names in its first line has a header; ``archive`` are arguments of open_archive.
+    """
     tables: list[FileTable] = []
     for path, (kind, compression) in zip(paths, formats, strict=True):
         if kind == "text":
-            like = tables[0] if tables and isinstance(tables[0], TextTable) else None
-            tables.append(TextTable(path, compression, options, known, like))
-            continue
-        for name in ("header", "delimiter", "decimal", "encoding"):
-            if getattr(options, name) is not None:
-                why = f" needs text files such as .csv, but {path} is none; leave it out"
-                raise ParameterError(Option(name, getattr(options, name)), why)
-        tables.append(ParquetTable(path) if kind == "parquet" else ArrayTable(path))
+            tables.append(TextTable(path, compression, options, known, tables[0] if tables else None))
+        elif kind == "npz":
+            tables.append(open_archive(path, *archive))
+        else:
+            tables.append(ParquetTable(path) if kind == "parquet" else ArrayTable(path))
     return tables[0] if len(tables) == 1 else JoinedTable(tables)
-
-
-def listed(words: Sequence[str], most: int = 20) -> str:
-    """Some words for an error message, the first of them if there are many."""
-    shown = ", ".join(map(repr, words[:most]))
-    return f"{shown}, … ({len(words)} in all)" if len(words) > most else shown
 
 
 # --- delimited text -----------------------------------------------------------------------------------------------
@@ -399,12 +416,7 @@ class TextTable(FileTable):
     """A delimited text file; ``like`` is the first of several, whose delimiter, names and decimal sign it has."""
 
     def __init__(
-        self,
-        path: Path,
-        compression: str | None,
-        options: ReadOptions,
-        known: Sequence[str] = (),
-        like: TextTable | None = None,
+        self, path: Path, compression: str | None, options: ReadOptions, known: Sequence[str] = (), like: Any = None
     ) -> None:
         self.path, self._compression, self.na = path, compression, tuple(options.na)
         self._strings: set[int] = set()  # columns that Arrow cannot read as numbers
@@ -423,42 +435,49 @@ class TextTable(FileTable):
         if like is not None and like.named and not headed and width == len(like.names):
             self.named, self.names = True, like.names  # only the first of the files has a header
         body = [cells for _, cells in first[headed:] if len(cells) == width]
-        columns = [[cell for cell in column if not is_absent(cell, self.na)] for column in zip(*body, strict=True)]
-        columns = columns or [[] for _ in cells]
+        columns = [[row[j] for row in body if not is_absent(row[j], self.na)] for j in range(width)]
         self.decimal = options.decimal or (like.decimal if like else _decimal(columns))
         if self.decimal == "," and not options.decimal:
             self.notes += ("numbers have a decimal comma",)
-        point = [[cell.replace(self.decimal, ".") for cell in column] for column in columns]
-        self.words = frozenset(j for j, column in enumerate(point) if 2 * sum(map(is_number, column)) < len(column))
-        padded = re.compile(r"0\d+")
-        self.zero_padded = frozenset(j for j, column in enumerate(columns) if any(map(padded.fullmatch, column)))
+        numbers = [sum(is_number(cell.replace(self.decimal, ".")) for cell in column) for column in columns]
+        self.words = frozenset(j for j, column in enumerate(columns) if 2 * numbers[j] < len(column))
+        padded = [any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns]
+        self.zero_padded = frozenset(j for j in range(width) if padded[j])
 
     def _source(self) -> Source:
         return Source(self.path, self._compression)
 
     def _head(self, encoding: str | None) -> str:
-        """The first lines, in the encoding that is given or recognised."""
-        size = _HEAD
-        while True:
-            with io.BufferedReader(self._source()) as file:
-                head, whole = file.read(size), not file.read(1)
-            if whole or head.count(b"\n") > 1 or size >= _LONGEST:  # else not even a header and a row
-                break
-            size *= 4
+        """The first lines, two at least, in the encoding that is given or recognised."""
+        with io.BufferedReader(self._source()) as file:
+            head = file.read(_HEAD)
+            head += file.readline(_LONGEST) + file.readline(_LONGEST)
         self._encoding = encoding or "utf-8"
         if encoding is None and head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             self._encoding, self.notes = "utf-16", ("the file is in UTF-16",)
         if codecs.lookup(self._encoding).name == "utf-8":
             self._encoding = "utf-8-sig"  # with or without a mark at the beginning
         try:
-            text = codecs.getincrementaldecoder(self._encoding)().decode(head, whole)
+            return codecs.getincrementaldecoder(self._encoding)().decode(head)
         except UnicodeError:
             raise self._wrong_encoding() from None
-        return text if whole else text[: max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1] or text
+
+    def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
+        """The rows, without those in which nothing is written."""
+        for batch in super().batches(wanted, raw):
+            empty = np.ones(len(batch.rows), bool)
+            for cells in batch.columns.values():
+                empty &= missing_in(cells)
+                if not empty.any():
+                    break
+            else:
+                with closing(self._rows()) as every:
+                    some = enumerate(islice(every, batch.rows.max(initial=-1) + 1))
+                    blank = [row for row, (_, cells) in some if not any(cells)]
+                batch = batch.take(np.flatnonzero(~np.isin(batch.rows, blank)))
+            yield batch
 
     def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        import pyarrow as pa
-
         done = attempts = 0  # rows that were handed on, and times that reading began again
         while True:
             seen, plain = 0, set(numbers) - self._strings
@@ -479,7 +498,6 @@ class TextTable(FileTable):
                     self._by_python = True  # it can be read after all
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Any]:
-        import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.csv as arrow
 
@@ -511,8 +529,6 @@ class TextTable(FileTable):
 
     def _by_csv(self, positions: Sequence[int]) -> Iterator[Any]:
         """The rows as Python's reader finds them."""
-        import pyarrow as pa
-
         with closing(self._rows()) as rows:
             while some := [cells for _, cells in islice(rows, 4096)]:
                 yield pa.record_batch({str(j): pa.array([row[j] for row in some], pa.string()) for j in positions})
@@ -555,26 +571,15 @@ class TextTable(FileTable):
         remedy = "; if it comes from Windows or an old Excel, read it with "
         return ParameterError(f"{self.path} is not a CSV file in {told}{why}{remedy}", Option("encoding", "cp1252"))
 
-    def spot(self, row: int, position: int, cell: str) -> Spot:
-        """The line of a row, and what is written there."""
+    def spot(self, row: int, position: int) -> tuple[str, str]:
+        """The line of a cell, and what is written there."""
         with closing(self._rows()) as rows:
             line, cells = next(islice(rows, row, None))
-        return Spot(f"{self.path}, line {line}", cells[position])
-
-    def blank(self, rows: Array) -> Array:
-        """Which of some rows have nothing written in them."""
-        with closing(self._rows()) as every:
-            numbers = {number for number, (_, cells) in enumerate(islice(every, rows.max() + 1)) if not any(cells)}
-        return np.isin(rows, list(numbers))
+        return f"{self.path}, line {line}", cells[position]
 
 
 def _records(text: Any, delimiter: str, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each record of some text or lines, and the number of the line in which it ends.
-
-    Example:
-        >>> list(_records('a, "b\\nc"\\n1,2\\n', ","))
-        [(2, ['a', 'b\\nc']), (3, ['1', '2'])]
-    """
+    """The cells of each record of some text or lines, and the number of the line in which it ends."""
     lines = io.StringIO(text, newline="") if isinstance(text, str) else text
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
     for cells in reader:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -34,37 +35,25 @@ def ngrams(text: str) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """How many words of two letters or more a text has, by which prose differs from codes, dates and names.
-
-    Example:
-        >>> word_count("See you at 8, I hope"), word_count("A-17/2024")
-        (4, 0)
-    """
+    """How many words of two letters or more a text has, by which prose differs from codes, dates and names."""
     return len(_LETTERS.findall(text))
 
 
 class Counts:
-    """Counts the rows that have each n-gram.
-
-    Example:
-        >>> counts = Counts()
-        >>> counts.add({"free prize": 2, "free now": 1})
-        >>> counts.rows, counts.vocabulary().words, counts.vocabulary().counts
-        (3, ('free', 'free prize', 'prize'), (3, 2, 2))
-    """
+    """Counts the rows that have each n-gram."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self._found: dict[str, int] = {}
+        self._found = Counter[str]()
 
     def add(self, texts: Mapping[str, int]) -> None:
         """Count the n-grams of texts, each with the number of its rows."""
         for text, rows in texts.items():
             self.rows += rows
             for each in set(ngrams(text)):
-                self._found[each] = self._found.get(each, 0) + rows
+                self._found[each] += rows
         if len(self._found) > _COUNTED:
-            self._found = {each: rows for each, rows in self._found.items() if rows >= FEWEST}
+            self._found = Counter({each: rows for each, rows in self._found.items() if rows >= FEWEST})
 
     def vocabulary(self) -> Vocabulary:
         """The n-grams in two rows or more (all, if none is), and of those the ones in the most rows."""
@@ -107,18 +96,15 @@ class Vocabulary:
             raise ValueError(f"counts must be {len(self.words)} integers from 1 to rows={rows}, found {wrong[:1]}")
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {each: number for number, each in enumerate(self.words)}
-
-    @cached_property
-    def _idf(self) -> Any:
-        return 1 + np.log((1 + self.rows) / (1 + np.array(self.counts)))
+    def _index_and_idf(self) -> tuple[dict[str, int], Any]:
+        idf = 1 + np.log((1 + self.rows) / (1 + np.array(self.counts)))
+        return {each: number for number, each in enumerate(self.words)}, idf
 
     def features(self, texts: Iterable[str]) -> Any:
         """The rows of texts as a CSR array (N, words)."""
         from scipy.sparse import csr_array
 
-        index, found, lengths = self._index, list[int](), list[int]()
+        (index, idf), found, lengths = self._index_and_idf, list[int](), list[int]()
         for text in texts:
             known = [index[each] for each in ngrams(text) if each in index]
             found += known
@@ -127,19 +113,7 @@ class Vocabulary:
         cells = np.repeat(np.arange(count), lengths) * width + np.array(found, np.int64)
         cells, times = np.unique(cells, return_counts=True)
         rows, columns = np.divmod(cells, width)
-        values = (1 + np.log(times)) * self._idf[columns]
+        values = (1 + np.log(times)) * idf[columns]
         norms = np.sqrt(np.bincount(rows, values * values, minlength=count))
         starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
         return csr_array((values / norms[rows], columns, starts), shape=(count, width))
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain types."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Vocabulary:
-        """The inverse of :meth:`to_json`; anything else is a ``ValueError``."""
-        try:
-            return cls(tuple(state["words"]), tuple(state["counts"]), state["rows"])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a vocabulary must be what to_json() returned: {error!r}") from None

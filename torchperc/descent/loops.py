@@ -7,17 +7,78 @@ the number of rows only if a perceptron's score is not finite.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-from torchperc.nn.derivatives import PERCEPTRON, logistic_terms, slope, slopes
+from torchperc.nn.functional import TIES
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead, RegressionHead
 
-for _formula in (logistic_terms, slope, slopes):
-    register_jitable(error_model="numpy")(_formula)
-
+PERCEPTRON, LMS, LOGISTIC, REGRESSION = 0, 1, 2, 3
+UPDATE, SIGN, STRICT = range(len(TIES))
 SUM = {"reassoc", "contract", "nsz"}  # sums may be reordered; NaN and infinity keep their meaning
 SMALL = 1e-9  # a common factor below this is multiplied into the weights, long before anything overflows
+
+
+def loss_code(head: Head) -> tuple[int, int, float]:
+    """Return a head's loss as the loops know it: kind, tie and the lower target, as numbers.
+
+    Example:
+        >>> loss_code(LMSHead())
+        (1, 0, -1.0)
+    """
+    if isinstance(head, PerceptronHead):
+        return PERCEPTRON, TIES.index(head.tie), 0.0
+    if isinstance(head, LMSHead):
+        return LMS, 0, head.low
+    if isinstance(head, LogisticHead | RegressionHead):
+        return LOGISTIC if isinstance(head, LogisticHead) else REGRESSION, 0, 0.0
+    raise TypeError(f"head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), found {head!r}")
+
+
+@register_jitable(error_model="numpy")
+def slope(s, y, kind, tie, low):
+    """dℓ/ds of one score; y is a label −1/+1, for regression the target."""
+    m = y * s
+    if kind == REGRESSION:
+        return s - y
+    if kind == LMS:
+        return s - (1.0 if y > 0 else low)
+    if kind == LOGISTIC:  # −y/(1 + e^m), without overflow
+        small = math.exp(-abs(m))
+        return -y * (small if m > 0 else 1.0) / (1.0 + small)
+    mistake = m < 0 or (m == 0 and (tie == UPDATE or (tie == SIGN and y < 0)))
+    return -1.0 * y if mistake else 0.0
+
+
+@register_jitable(error_model="numpy")
+def slopes(s, y, classes, kind, tie, low, out):
+    """dℓ/ds of K scores into ``out``; whether all scores are finite."""
+    rival, top, total = -1, -math.inf, 0.0
+    y, finite = int(y), True  # compiled with real targets, too, which never come here
+    for k in range(classes):
+        value = 1.0 * s[k]
+        finite = finite and math.isfinite(value)
+        if kind == PERCEPTRON and k == y:
+            continue
+        if rival < 0 or value > top:
+            rival, top = k, value
+    if kind == PERCEPTRON:
+        m = 1.0 * s[y] - top
+        mistake = m < 0 or (m == 0 and (tie == UPDATE or (tie == SIGN and rival < y)))
+        for k in range(classes):
+            out[k] = (1.0 if k == rival else -1.0 if k == y else 0.0) if mistake else 0.0
+        return finite
+    for k in range(classes):
+        out[k] = math.exp(1.0 * s[k] - top) if kind == LOGISTIC else 1.0 * s[k] - low
+        total += out[k]
+    if kind == LOGISTIC:
+        for k in range(classes):
+            out[k] /= total
+    out[y] -= 1.0 if kind == LOGISTIC else 1.0 - low
+    return finite
 
 
 @njit(cache=True, nogil=True, fastmath=SUM, error_model="numpy")

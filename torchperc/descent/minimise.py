@@ -11,9 +11,11 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse.linalg import LinearOperator, cg
 
 from torchperc._checks import Data, check_int, check_number, check_sample_weight, is_sparse
-from torchperc.descent.objective import Array, Objective, Point
+from torchperc.descent.objective import Array, Objective, Point, net_weights, write_weights
 from torchperc.descent.sgd import check_parameters
 from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
 from torchperc.nn.modules import LinearNet
@@ -36,10 +38,8 @@ class Optimum:
     Args:
         loss: the mean loss plus ½·l2·‖w‖².
         gradient_norm: ‖g‖₂ of its gradient, that in the bias included.
-        gap: how far the loss may still be above its minimum, relative to the loss: half the squared Newton decrement
-            ½·gᵀH⁻¹g divided by the loss (or, where that is larger, by the rounding unit of the net's type times the
-            loss of zero weights). Exact for the squared loss; for the logistic losses an estimate that is exact in the
-            limit and no bound.
+        gap: how far the loss may still be above its minimum, relative to the loss: ½·gᵀH⁻¹g over the loss. Exact for
+            the squared loss; for the logistic losses exact in the limit and no bound.
         iterations: Newton steps over all samples.
         converged: whether ``gap`` came down to the tolerance.
         unbounded: there is no minimum: the loss falls forever as the weights grow.
@@ -57,6 +57,7 @@ class Optimum:
     unbounded: bool = False
 
 
+@torch.no_grad()
 def minimise(
     net: LinearNet,
     head: Head,
@@ -75,9 +76,8 @@ def minimise(
     or from zero, whichever is lower; with many features, its Hessian is not written down, and L-BFGS goes ahead. All
     arithmetic is in float64 on the CPU, and the figures returned are those of the weights as rounded to the net's type.
 
-    Samples that a hyperplane separates have no logistic minimum without ``l2``: minimising stops, warns, and returns
-    ``unbounded=True``. So it does for samples separated but for some on the boundary, where the weights grow while the
-    gap falls below 1e-6; this is not looked for at tolerances above that.
+    Samples that a hyperplane separates, some perhaps lying on it, have no logistic minimum without ``l2``: minimising
+    stops, warns, and returns ``unbounded=True``.
 
     Args:
         net: a :class:`Perceptron`, :class:`MulticlassPerceptron` or ``nn.Linear``.
@@ -105,35 +105,21 @@ def minimise(
     tol = check_number("tol", tol, above=0)
     max_iter = check_int("max_iter", max_iter, at_least=1)
     if not isinstance(head, SquaredHead | LogisticHead):
-        raise TypeError(
-            f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}; the perceptron "
-            "criterion has its minimum 0 at zero weights, so train for it with RuleTrainer"
-        )
+        what = f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}"
+        raise TypeError(f"{what}; for the perceptron's use RuleTrainer")
     if not isinstance(net, LinearNet):
-        raise TypeError(
-            "net must be a linear net (Perceptron, MulticlassPerceptron or nn.Linear), found "
-            f"{type(net).__name__}; other losses than a convex one are left to gradient descent"
-        )
+        raise TypeError(f"net must be a linear net such as nn.Linear, found {type(net).__name__}; use gradient descent")
     check_parameters(net)
     problem = _problem(net, head, X, y, l2, sample_weight)
-    parts = [net.weight.detach()] if net.bias is None else [net.weight.detach(), net.bias.detach()[:, None]]
-    start = torch.cat(parts, 1).double().cpu().numpy()
     with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are found in the first gradient
         try:
-            weights, found = _solve(problem, start, net.weight.dtype, tol, max_iter)
+            weights, found = _solve(problem, net_weights(net), net.weight.dtype, tol, max_iter)
         except FloatingPointError:
             raise _not_finite(net, X, problem) from None
-    with torch.no_grad():
-        net.weight.copy_(torch.from_numpy(weights[:, : net.in_features]))
-        if net.bias is not None:
-            net.bias.copy_(torch.from_numpy(weights[:, -1]))
+    write_weights(net, weights)
     if found.unbounded:
-        warnings.warn(
-            "the loss has no minimum: a hyperplane separates the samples, some perhaps lying on it, so the loss falls "
-            "forever as the weights grow. The net has the weights at which this was found. Use l2 > 0.",
-            UserWarning,
-            stacklevel=2,
-        )
+        why = "the loss has no minimum: a hyperplane separates the samples, so it falls forever as the weights grow"
+        warnings.warn(f"{why}. The net has the weights at which this was found. Use l2 > 0.", UserWarning, stacklevel=3)
     return found
 
 
@@ -145,22 +131,19 @@ def _problem(net: LinearNet, head: Head, X: Data, y: Data, l2: float, sample_wei
     else:
         tensor = convert.features(X, dtype=dtype, device=torch.device("cpu"), width=net.in_features, finite=False)
         data = (tensor if dtype in (torch.float32, torch.float64) else tensor.float()).numpy()
-    labels = labels_or_targets(head, y, data.shape[0], units).cpu().numpy()
-    counts = None
+    labels, weight = labels_or_targets(head, y, data.shape[0], units).numpy(force=True), None
     if sample_weight is not None:
-        counts = check_sample_weight(sample_weight, data.shape[0]).cpu().numpy()
-        used = np.flatnonzero(counts)
-        data, labels, counts = data[used], labels[used], counts[used] / counts[used].mean()
+        weight = check_sample_weight(sample_weight, data.shape[0]).numpy(force=True)
+        used = np.flatnonzero(weight)
+        data, labels, weight = data[used], labels[used], weight[used] / weight[used].mean()
         if not isinstance(head, RegressionHead) and labels.min() == labels.max():
             raise ValueError("sample_weight leaves samples of one class only; at least two classes are required")
     if isinstance(head, LogisticHead) and units > 1 and net.bias is not None:
         missing = np.flatnonzero(np.bincount(labels, minlength=units) == 0)
         if len(missing):
-            raise ValueError(
-                f"y has no sample of class {missing[0]}, whose bias would fall forever; give the net only the classes "
-                "that occur, or a net without bias"
-            )
-    return Objective(head, data, labels, units, net.bias is not None, l2, counts)
+            why = f"y has no sample of class {missing[0]}, whose bias would fall forever"
+            raise ValueError(f"{why}; give the net only the classes that occur, or a net without bias")
+    return Objective(head, data, labels, units, net.bias is not None, l2, weight)
 
 
 def _not_finite(net: LinearNet, X: Data, problem: Objective) -> ValueError:
@@ -175,7 +158,7 @@ def _not_finite(net: LinearNet, X: Data, problem: Objective) -> ValueError:
 
 def _solve(problem: Objective, start: Array, dtype: torch.dtype, tol: float, max_iter: int) -> tuple[Array, Optimum]:
     """The weights of the minimum, or where minimising ended, and the figures there."""
-    squared, aim = isinstance(problem.head, SquaredHead), tol
+    squared, aim = problem.squared, tol
     solver: Callable[[Point], Solve] = partial(_cg_inverse, problem)
     if squared and problem.width <= SQUARES_UP_TO:
         inverse, aim = _squares_inverse(problem, dtype), 1e-24
@@ -185,7 +168,7 @@ def _solve(problem: Objective, start: Array, dtype: torch.dtype, tol: float, max
     elif not squared:
         start = _by_lbfgs(problem, start, tol, max_iter)
     point, gap, steps, drifting = _newton(problem, start, solver, dtype, aim, max_iter)
-    unbounded = drifting or _separates(problem, point)
+    unbounded = drifting or problem.separates(point)
     norm = float(np.linalg.norm(point.gradient))
     return point.weights, Optimum(point.loss, norm, gap, steps, gap <= tol and not unbounded, unbounded)
 
@@ -195,30 +178,26 @@ def _newton(
 ) -> tuple[Point, float, int, bool]:
     """The last point, its relative gap, the number of steps, and whether the weights had begun to drift.
 
-    Without penalty a step may move scores far although the loss hardly changes. Either samples far on their right side
-    have yet to settle, which takes a step or two, or they never will, since there is no minimum.
+    Without a minimum, a step moves scores far although the loss hardly changes.
     """
     point, zero_loss = problem.at(_rounded(start, dtype)), problem.zero_loss
-    if not point.loss <= zero_loss and not isinstance(problem.head, SquaredHead):  # also if it is NaN
+    if not point.loss <= zero_loss and not problem.squared:  # also if it is NaN
         point = problem.at(np.zeros_like(start))
     if not point.finite:
         raise FloatingPointError
     gap, drifts, before, solve = math.inf, 0, None, solver(point)
     for step in range(max_iter + 1):
         scale, previous = max(point.loss, torch.finfo(dtype).eps * zero_loss), gap
-        direction, slope = _step(solve, point)
-        gap = -slope / 2 / scale
+        direction, slope, gap = _step(solve, point, scale)
         serves = previous <= NEAR and gap <= previous / 10 and not drifts and not tol / 10 < gap <= tol
         if before is not None and not serves:
             solve = solver(point)
-            direction, slope = _step(solve, point)
-            gap = -slope / 2 / scale
+            direction, slope, gap = _step(solve, point, scale)
         if before is not None and gap < ROUNDING and gap > previous / 2:
             return (point, gap, step, False) if gap < previous else (before, previous, step - 1, False)
-        flat = problem.l2 == 0 and gap <= FLAT and isinstance(problem.head, LogisticHead)
+        flat = problem.l2 == 0 and gap <= FLAT and not problem.squared
         drifts = drifts + 1 if flat and np.abs(problem.scores(direction)).max() > FAR else 0
-        arrived = gap <= tol and not drifts
-        if arrived or drifts == DRIFTS or _separates(problem, point) or step == max_iter:
+        if (gap <= tol and not drifts) or drifts == DRIFTS or step == max_iter or problem.separates(point):
             break
         following = _search(problem, point, direction, slope, dtype)
         if following is None:
@@ -227,16 +206,16 @@ def _newton(
     return point, gap, step, drifts == DRIFTS
 
 
-def _step(solve: Solve, point: Point) -> tuple[Array, float]:
-    """The Newton step at a point, and the slope of the loss along it."""
+def _step(solve: Solve, point: Point, scale: float) -> tuple[Array, float, float]:
+    """The Newton step at a point, the slope of the loss along it, and the relative gap."""
     direction = -solve(point.gradient)
-    return direction, float((point.gradient * direction).sum())
+    slope = float((point.gradient * direction).sum())
+    return direction, slope, -slope / 2 / scale
 
 
 def _search(problem: Objective, point: Point, direction: Array, slope: float, dtype: torch.dtype) -> Point | None:
     """The first point along a direction, nearer each time, that is low enough."""
-    length = 1.0
-    for _ in range(40):
+    for length in 3.0 ** -np.arange(40):
         weights = _rounded(point.weights + length * direction, dtype)
         if np.array_equal(weights, point.weights):
             return None
@@ -247,7 +226,6 @@ def _search(problem: Objective, point: Point, direction: Array, slope: float, dt
         # close to the minimum the slope still shows what rounding hides in the loss
         if rise <= 1e-12 * point.loss and abs(float((following.gradient * direction).sum())) <= -0.5 * slope:
             return following
-        length /= 3
     return None
 
 
@@ -255,17 +233,6 @@ def _rounded(weights: Array, dtype: torch.dtype) -> Array:
     """The nearest weights that the net can hold."""
     rounded: Array = torch.from_numpy(weights).to(dtype).double().numpy()
     return rounded
-
-
-def _separates(problem: Objective, point: Point) -> bool:
-    """Whether every sample is on its right side, by more than rounding, so that larger weights are always better."""
-    if problem.l2 > 0 or isinstance(problem.head, SquaredHead):
-        return False
-    if problem.units == 1:
-        return float((point.scores[:, 0] * problem.y).min()) > 1e-6
-    everyone, rivals = np.arange(len(problem)), point.scores.copy()
-    rivals[everyone, problem.y] = -np.inf
-    return float((point.scores[everyone, problem.y] - rivals.max(1)).min()) > 1e-6
 
 
 # --- where to start, and H⁻¹ --------------------------------------------------------------------------------------
@@ -276,7 +243,7 @@ def _minimum_of_sample(problem: Objective, start: Array, dtype: torch.dtype) -> 
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
     if 4 * size > len(problem):
         return start
-    sample = problem.part(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
+    sample = problem.take(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
     if len(np.unique(sample.y)) < max(problem.units, 2):
         return start
     tol = 0.1 * problem.width / size
@@ -286,39 +253,32 @@ def _minimum_of_sample(problem: Objective, start: Array, dtype: torch.dtype) -> 
 
 def _by_lbfgs(problem: Objective, start: Array, tol: float, max_iter: int) -> Array:
     """Weights near the minimum, by scipy's L-BFGS."""
+
     from scipy.optimize import minimize
 
     def value_and_gradient(weights: Array) -> tuple[float, Array]:
-        loss, gradient = problem.value_and_gradient(weights.reshape(start.shape))
+        loss, gradient = problem.loss_and_gradient(weights.reshape(start.shape))
         return loss, gradient.reshape(-1)
 
     if not problem.at(start).loss <= problem.zero_loss:
         start = np.zeros_like(start)
     options = {"maxiter": 10 * max_iter, "maxfun": 20 * max_iter, "ftol": tol / 1000, "gtol": 0.0}
     found = minimize(value_and_gradient, start.reshape(-1), jac=True, method="L-BFGS-B", options=options)
-    weights: Array = found.x.reshape(start.shape)
-    return weights
+    return np.asarray(found.x.reshape(start.shape))
 
 
 def _cg_inverse(problem: Objective, point: Point) -> Solve:
     """g ↦ H⁻¹g at a point by conjugate gradients; of dependent features the shortest solution."""
-    from scipy.sparse.linalg import LinearOperator, cg
 
-    def solve(gradient: Array) -> Array:
-        def times(vector: Array) -> Array:
-            return problem.hessian_vector_product(point, vector.reshape(gradient.shape)).reshape(-1)
+    def times(vector: Array) -> Array:
+        return problem.hessian_vector_product(point, vector.reshape(point.gradient.shape)).reshape(-1)
 
-        hessian = LinearOperator((gradient.size, gradient.size), matvec=times, dtype=np.float64)
-        direction: Array = cg(hessian, gradient.reshape(-1), rtol=0.03)[0].reshape(gradient.shape)
-        return direction
-
-    return solve
+    hessian = LinearOperator((point.gradient.size,) * 2, matvec=times, dtype=np.float64)
+    return lambda gradient: cg(hessian, gradient.reshape(-1), rtol=0.03)[0].reshape(gradient.shape)
 
 
 def _hessian_inverse(problem: Objective, point: Point) -> Solve:
     """g ↦ H⁻¹g at a point, with the smallest ridge that makes H positive definite."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
     hessian = problem.hessian(point)
     if not np.isfinite(hessian).all():
         raise FloatingPointError
@@ -342,15 +302,10 @@ def _hessian_inverse(problem: Objective, point: Point) -> Solve:
 
 
 def _squares_inverse(problem: Objective, dtype: torch.dtype) -> Solve:
-    """g ↦ H⁻¹g of the squared loss, the shortest solution where H is singular.
-
-    H = RᵀR, R found by orthogonal transformations, whose rounding does not square the condition of X. Features that
-    depend on each other but for the rounding of their type count as dependent, as they would get huge weights.
-    """
+    """g ↦ H⁻¹g of the squared loss, the shortest where H is singular; H = RᵀR by QR keeps the condition of X."""
     triangle = np.diag(np.sqrt(problem.penalty * len(problem)))[problem.penalty > 0]
-    for x, part in problem.dense_chunks():
-        weight = problem.sample_weight
-        rows = x if weight is None else x * np.sqrt(weight[part])[:, None]
+    weight = np.ones(len(problem)) if problem.sample_weight is None else problem.sample_weight
+    for rows, _ in problem.scaled_rows(np.sqrt(weight)[:, None]):
         triangle = np.asarray(np.linalg.qr(np.vstack((triangle, rows)), mode="r"))
     if not np.isfinite(triangle).all():
         raise FloatingPointError

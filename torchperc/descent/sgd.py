@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc._checks import Data, check_float_dtype, check_number, check_sample_weight, is_sparse, weights_overflow
-from torchperc.nn.heads import Head, RegressionHead, labels_or_targets, loss_code
+from torchperc._checks import Data, check_number, check_sample_weight, is_sparse, weights_overflow
+from torchperc.nn.heads import Head, RegressionHead, curvature_bound, labels_or_targets
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
@@ -54,12 +54,14 @@ def descend(
         tensor([ 0., 30.])
     """
     net = check_linear(net)
-    loss_code(head)  # refuses a head of another kind
+    curvature_bound(head, 1)  # refuses a head of another kind
     check_parameters(net)
     rows = cpu_rows(net, X)
     labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).cpu()
     if isinstance(head, RegressionHead):
-        labels = _rounded(labels, net.weight.dtype)
+        largest, labels = float(labels.abs().max()), labels.to(net.weight.dtype).double()
+        if not torch.isfinite(labels).all():
+            raise ValueError(f"y holds values up to {largest:g}, which {net.weight.dtype} cannot hold; scale y")
     lr, l2 = check_number("lr", lr, at_least=0), check_number("l2", l2, at_least=0)
     at = _sample_numbers(order, len(rows))
     rates = np.full(len(rows), lr)
@@ -93,7 +95,7 @@ def _run(
     for part, numbers in rows.parts(torch.from_numpy(at)):
         now = slice(done, done + len(numbers))
         data = (*map(np.ascontiguousarray, part.loop_arrays()), numbers.numpy(), labels[now], rates[at[now]], l2)
-        made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loss_code(head), seen[now])
+        made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loops.loss_code(head), seen[now])
         if made < len(numbers):
             raise weights_overflow(float(seen[done + made].max()))
         done += made
@@ -112,22 +114,14 @@ def cpu_rows(net: LinearNet, X: Data) -> Samples:
     return as_samples(rows.dense().float(), dtype=torch.float32) if half else rows
 
 
-def _rounded(targets: Tensor, dtype: torch.dtype) -> Tensor:
-    """Targets rounded to the net's type, in float64."""
-    rounded = targets.to(dtype).double()
-    if not torch.isfinite(rounded).all():
-        raise ValueError(f"y holds values up to {float(targets.abs().max()):g}, which {dtype} cannot hold; scale y")
-    return rounded
-
-
 def _sample_numbers(order: Data | None, count: int) -> Any:
     """The order of presentation as an int64 array."""
     if order is None:
         return np.arange(count)
     try:
         numbers = np.asarray(order.detach().cpu() if isinstance(order, Tensor) else order)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"order must hold integer sample numbers: {error}") from None
+    except (ValueError, TypeError):  # ragged
+        numbers = np.empty(0)
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not len(numbers):
         raise ValueError(f"order must hold integer sample numbers in one dimension, found {order!r:.80}")
     if numbers.min() < 0 or numbers.max() >= count:
@@ -136,34 +130,17 @@ def _sample_numbers(order: Data | None, count: int) -> Any:
 
 
 def check_linear(net: nn.Module) -> LinearNet:
-    """A net that :func:`descend` can train, or an error that names the alternative.
-
-    Example:
-        >>> check_linear(nn.Linear(2, 1))
-        Linear(in_features=2, out_features=1, bias=True)
-    """
+    """Return a net that :func:`descend` can train, or raise an error that names the alternative."""
     if not isinstance(net, LinearNet):
-        raise TypeError(
-            f"update='sample' needs a linear net (Perceptron, MulticlassPerceptron, nn.Linear), found "
-            f"{type(net).__name__}; use update='batch' with batch_size=1, which makes the same steps for any net"
-        )
+        found = f"update='sample' needs a linear net (Perceptron, nn.Linear), found {type(net).__name__}"
+        raise TypeError(f"{found}; use update='batch' with batch_size=1, which makes the same steps for any net")
     return net
 
 
 def check_parameters(net: LinearNet) -> None:
     """Refuse weights that cannot be written in place, are no floats, or are not finite."""
-    for name, values in (("weight", net.weight), ("bias", net.bias)):
-        if values is None:
-            continue
-        if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
-            raise TypeError(
-                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
-                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
-            )
-        if values.dtype != net.weight.dtype:
-            raise TypeError(
-                f"net.{name} is {values.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
-            )
-        if not torch.isfinite(values).all():
-            raise ValueError("net has weights that are not finite; reset them first")
-    check_float_dtype("net.weight's dtype", net.weight.dtype)
+    from torchperc.rules.make_problem import check_net
+
+    check_net(net)
+    if not all(torch.isfinite(values).all() for values in net.parameters()):
+        raise ValueError("net has weights that are not finite; reset them first")

@@ -1,8 +1,8 @@
 """The XOR lab: the smallest net that needs a hidden layer, trained from thousands of seeds at once.
 
-A net with one hidden layer learns XOR or it does not, depending on its initial weights; so the answer is a fraction of
-seeds. All members of a run are one program over stacked weights, the seeds last in memory so that every operation runs
-along them. Members do not interact: the gradient of the summed loss is, for each of them, the gradient of its own.
+Whether a net with one hidden layer learns XOR depends on its initial weights; so the answer is a fraction of seeds. All
+members of a run are one program over stacked weights, the seeds last in memory. Members do not interact: the gradient
+of the summed loss is, for each of them, the gradient of its own.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def train(
     padded = members + members[-1:] * (-len(members) % _VECTORS)
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
     with parallel.one_thread():
-        curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=watch)
+        curves = task.descend(weights, lr, steps, every, watch)
         accuracy, loss, norm, dead = (figure[: len(members)].cpu() for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous().cpu() for w in weights)
     recorded, curves = torch.tensor([*range(0, steps, every), steps]), curves[:, : len(members)].contiguous().cpu()
@@ -166,11 +166,12 @@ class _Task:
     activation: Callable[[Tensor], Tensor]
     head: Head
 
-    @property
-    def chance(self) -> float:
-        """Mean loss of the best constant score; that score is the threshold, as two rows pull either way."""
+    def kinds(self, *figures: Tensor) -> tuple[str, ...]:
+        """How members ended, by what :meth:`examine` found."""
         y = self.y[:, 0]
-        return self.head.loss(torch.full_like(y, self.head.threshold), y).item()
+        chance = self.head.loss(torch.full_like(y, self.head.threshold), y).item()  # of the best constant score
+        rows = zip(*(figure.tolist() for figure in figures), strict=True)
+        return tuple(kind_of(*row, chance=chance) for row in rows)
 
     def inner(self, weights: Weights) -> Tensor:
         """What goes into the activation: x·w + b, (h, 4, S)."""
@@ -186,9 +187,7 @@ class _Task:
         scores = self.scores(weights)
         return self.head.loss(scores, self.y.expand_as(scores), reduction="none").mean(0)
 
-    def descend(
-        self, weights: Weights, *, lr: float, steps: int, every: int, progress: Callable[[int], object]
-    ) -> Tensor:
+    def descend(self, weights: Weights, lr: float, steps: int, every: int, progress: Callable[[int], object]) -> Tensor:
         """Change the weights by that many steps; return the losses recorded on the way, (T, S)."""
         curves = []
         for step in range(steps):
@@ -215,11 +214,6 @@ class _Task:
         accuracy = (decisions == self.y).to(loss.dtype).mean(0)
         return accuracy, loss.detach(), norm.masked_fill(~finite, math.nan), self.dead(weights)
 
-    def kinds(self, *figures: Tensor) -> tuple[str, ...]:
-        """How members ended, by what :meth:`examine` found."""
-        rows = zip(*(figure.tolist() for figure in figures), strict=True)
-        return tuple(kind_of(*row, chance=self.chance) for row in rows)
-
     def dead(self, weights: Weights) -> Tensor:
         """Number of hidden units of each member whose activation and its derivative are 0 on all rows, (S,)."""
         inner = self.inner(weights).detach().requires_grad_()
@@ -244,8 +238,7 @@ def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> f
     """Return a learning rate that is above 0 and finite, in ``dtype`` too."""
     rate = check_number(name, value, above=0)
     if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
-        why = f" is 0 or infinite in {dtype}; choose a learning rate nearer to 1"
-        raise ParameterError(Option(name, rate), why)
+        raise ParameterError(Option(name, rate), f" is 0 or infinite in {dtype}; choose a learning rate nearer to 1")
     return rate
 
 

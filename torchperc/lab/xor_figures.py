@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _LOGISTIC = LogisticHead()
 _COLOURS = dict(zip(KINDS, (BLUE, ORANGE, RED, "#000000", PURPLE, GREEN), strict=True))
 _DASHED = ("stuck at 75 %", "saddle", "diverged")  # drawn over the others, whose plateaus they may share
-_SIZE, _SQUARE = (8.0, 5.0), (5.4, 5.6)
 
 
 def plot_curves(result: LabResult) -> Figure:
@@ -37,7 +36,8 @@ def plot_curves(result: LabResult) -> Figure:
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_yscale()
         ('full-batch steps', 'log')
     """
-    figure, axes = _figure(result.sentence, _SIZE)
+    figure = new_figure((8.0, 5.0))
+    axes = figure.add_subplot(title=result.sentence)
     low, high = _range(result.curves)
     steps, curves = result.recorded, result.curves.clamp_min(low).masked_fill(~result.curves.isfinite(), math.nan)
     opacity = min(0.9, max(0.25, 30 / len(result.seeds)))
@@ -75,7 +75,8 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     X, y = gate("XOR")
     X = X if inputs == "0/1" else 2 * X - 1
     sizes = "-".join(map(str, (2, *net.hidden, 1)))
-    figure, axes = _figure(f"Decision regions of a {sizes} net with {net.activation_name}", _SQUARE)
+    figure = new_figure((5.4, 5.6))
+    axes = figure.add_subplot(title=f"Decision regions of a {sizes} net with {net.activation_name}")
     grid = planes.grid_of(planes.feature_plane(), X, next(net.parameters()).detach(), steps=400, room=0.3)
     with torch.no_grad():
         scores = net(grid.points)
@@ -88,13 +89,6 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
     legend(axes, True, 2)
     return figure
-
-
-def _figure(title: str, size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = new_figure(size)
-    axes = figure.add_subplot()
-    axes.set_title(title, fontsize=12)
-    return figure, axes
 
 
 def _range(curves: Tensor) -> tuple[float, float]:

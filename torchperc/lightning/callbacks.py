@@ -16,7 +16,6 @@ from torch import Tensor
 from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import LAST
-from torchperc.lightning.outcome import DivergenceWarning as DivergenceWarning
 from torchperc.lightning.outcome import divergence
 from torchperc.samples.process_group import gather
 
@@ -124,9 +123,8 @@ class StopOnDivergence(pl.Callback):
         for optimizer in trainer.optimizers:
             optimizer.state.clear()  # moments of a run that has gone wrong, and would not be saved
         self.diverged = trainer.should_stop = True
-        if not trainer.is_global_zero:  # all processes see the same, and one says so
-            return
-        warnings.warn(divergence(trainer.current_epoch + 1, finite), stacklevel=2)
+        if trainer.is_global_zero:  # all processes see the same, and one says so
+            warnings.warn(divergence(trainer.current_epoch + 1, finite), stacklevel=2)
 
 
 class SaveOnSignal(pl.Callback):
@@ -157,6 +155,7 @@ class SaveOnSignal(pl.Callback):
                 self._before[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        """Remember a signal; a second one is for the handler from before."""
         if self._received is not None:
             self._restore()
             signal.raise_signal(number)
@@ -172,9 +171,7 @@ class SaveOnSignal(pl.Callback):
         self._leave_if_told(trainer)
 
     def _leave_if_told(self, trainer: pl.Trainer) -> None:
-        told = self._received or 0
-        if trainer.world_size > 1:  # to save a checkpoint is the work of all processes
-            told = max(gather(told))
+        told = max(gather(self._received or 0))  # to save a checkpoint is the work of all processes
         if told:
             trainer.save_checkpoint(self.path)
             self._restore()
@@ -200,27 +197,19 @@ class RandomState(pl.Callback):
     """Saves torch's random state in checkpoints, so that shuffled loaders and dropout resume exactly.
 
     It is that of each process, of the CPU and of the device that the process computes on.
-
-    Example:
-        >>> RandomState().states
-        []
     """
 
     def __init__(self) -> None:
         self.states: list[dict[str, Tensor]] = []
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Save the states of all processes."""
         own, device = {"cpu": torch.get_rng_state()}, trainer.strategy.root_device
         if device.type != "cpu":
             own[device.type] = torch.get_device_module(device).get_rng_state().cpu()
         checkpoint["random_state"] = gather(own)
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_load_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Keep them for the start of training."""
         self.states = checkpoint.get("random_state", [])
 
@@ -237,12 +226,7 @@ class RandomState(pl.Callback):
 
 
 class SetAside(pl.Callback):
-    """Move the files of an earlier run in a folder to ``version_0``, ``version_1``, …, unless it is resumed.
-
-    Example:
-        >>> SetAside("runs/last").folder.name
-        'last'
-    """
+    """Move the files of an earlier run in a folder to ``version_0``, ``version_1``, …, unless it is resumed."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

@@ -11,11 +11,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc._checks import check_number
-from torchperc.lightning.base import head_description
 from torchperc.lightning.descent import LitDescent
-from torchperc.lightning.metrics import ClassificationMetric, exact_dtype
-from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head, RegressionHead
+from torchperc.lightning.metrics import exact_dtype
+from torchperc.nn.heads import NAMED_HEADS, Head, RegressionHead
 
 ClassWeight = dict[int, float] | list[float] | None
 
@@ -30,8 +28,8 @@ class LitClassifier(LitDescent):
 
     Batches are (x, y) or (x, y, sample weights); the loss of N samples is (1/N)·Σ weight·loss. Sparse samples are
     tensors of the layout ``torch.sparse_csr``. With ``strategy="ddp"`` the batch is that of all processes: weights and
-    metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that of each process, a
-    :class:`SliceLoader`'s that of all together.
+    metrics are those of one process on the same batches; samples that a ``DistributedSampler`` repeats count again. A
+    ``DataLoader``'s ``batch_size`` is that of each process, a :class:`SliceLoader`'s that of all together.
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
@@ -41,7 +39,9 @@ class LitClassifier(LitDescent):
         update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in one call per batch: the
             weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD in one process.
         optimizer: a class such as ``torch.optim.Adam``, or a function such as ``partial(torch.optim.Adam, lr=0.01)``.
-        scheduler, interval, monitor: see :class:`~torchperc.lightning.base.LitModel`.
+        scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
+        interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
+        monitor: the metric of a ``ReduceLROnPlateau`` scheduler, such as ``"loss/val"``.
         class_weight: a factor per label for its loss, as ``{label: factor}`` or as a tensor in the order of the classes
             (−1 first); :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
 
@@ -53,8 +53,6 @@ class LitClassifier(LitDescent):
         >>> lit.hparams.lr, lit.hparams.head, lit.hparams.net["class_path"]
         (0.5, 'logistic', 'torchperc.Perceptron')
     """
-
-    logged = ("loss", "error")
 
     def __init__(
         self,
@@ -74,7 +72,8 @@ class LitClassifier(LitDescent):
             raise ValueError("head=RegressionHead() predicts numbers and no classes; use LitRegressor(net)")
         self.class_weight = class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
         self.table: Tensor | None = None  # of the factors, on the device
-        self.save_arguments(head=head_description(self.head), class_weight=self.class_weight)
+        known = (name for name, known in NAMED_HEADS.items() if known == self.head)
+        self.save_arguments(head=next(known, repr(self.head)), class_weight=self.class_weight)
 
     def weights(self, y: Tensor, weight: Tensor | None, classes: int | None) -> Tensor | None:
         """Return the weight of each sample's loss, its own times that of its class, or ``None``."""
@@ -82,17 +81,10 @@ class LitClassifier(LitDescent):
         if self.class_weight is None:
             return weight
         if self.table is None or self.table.device != y.device:
-            self.table = factor_table(self.class_weight, classes, y.device)
+            values = list(label_factors(self.class_weight, classes).values())
+            self.table = torch.tensor(values, dtype=exact_dtype(y.device), device=y.device)
         factors = self.table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss checks labels
         return factors if weight is None else weight * factors
-
-    def new_metric(self, exact: torch.dtype) -> ClassificationMetric:
-        """Return loss, error, mistakes and margin."""
-        return ClassificationMetric(self.head, exact)
-
-    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
-        """Return labels −1/+1, or class indices, of a batch with labels or without."""
-        return self.head.decide(tpf.finite_scores(self(self.inputs(batch))))
 
     def kind(self) -> dict[str, Any]:
         """Return what a run must have in common with the checkpoint that it resumes from."""
@@ -100,12 +92,7 @@ class LitClassifier(LitDescent):
 
 
 def check_class_weight(class_weight: Any) -> ClassWeight:
-    """Return factors per label as a dict, or as a list in the order of the classes.
-
-    Example:
-        >>> check_class_weight({-1: 1, 1: 2}), check_class_weight(torch.tensor([1.0, 2.0]))
-        ({-1: 1.0, 1: 2.0}, [1.0, 2.0])
-    """
+    """Return factors per label as a dict, or as a list in the order of the classes."""
     if class_weight is None:
         return None
     if isinstance(class_weight, Mapping):
@@ -113,19 +100,13 @@ def check_class_weight(class_weight: Any) -> ClassWeight:
     values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
     if not isinstance(values, list | tuple):
         raise TypeError(
-            "class_weight must be {label: factor}, such as tp.functional.balanced_weights(y), or a tensor with a "
-            f"factor per class, found {class_weight!r}"
+            f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {class_weight!r}"
         )
     return [check_number(f"class_weight[{index}]", w, at_least=0) for index, w in enumerate(values)]
 
 
 def label_factors(class_weight: dict[int, float] | list[float], classes: int | None) -> dict[int, float]:
-    """Return the factor of every label: −1 and +1, or 0 to K − 1.
-
-    Example:
-        >>> label_factors([1.0, 2.0], None), label_factors({1: 3.0}, 2)
-        ({-1: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0})
-    """
+    """Return the factor of every label: −1 and +1, or 0 to K − 1."""
     labels = (-1, 1) if classes is None else tuple(range(classes))
     if isinstance(class_weight, list):
         if len(class_weight) != len(labels):
@@ -134,14 +115,3 @@ def label_factors(class_weight: dict[int, float] | list[float], classes: int | N
     if unknown := [label for label in class_weight if label not in labels]:
         raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")
     return {label: class_weight.get(label, 1.0) for label in labels}
-
-
-def factor_table(class_weight: dict[int, float] | list[float], classes: int | None, device: torch.device) -> Tensor:
-    """Return the factors of all classes in their order, in double precision where the device has it.
-
-    Example:
-        >>> factor_table({1: 2.0}, None, torch.device("cpu"))
-        tensor([1., 2.], dtype=torch.float64)
-    """
-    factors = list(label_factors(class_weight, classes).values())
-    return torch.tensor(factors, dtype=exact_dtype(device), device=device)

@@ -1,21 +1,24 @@
-"""Steps by gradient or per sample under a Lightning Trainer: what classifier and regressor share."""
+"""Gradient descent under a Lightning Trainer: optimizer, scheduler, a step per batch or per sample."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from torchperc._checks import check_choice, is_sparse
+from torchperc._checks import check_choice, check_number, is_sparse
 from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning.base import LitModel
-from torchperc.model.describe import described_factory, uncompiled
+from torchperc.lightning.metrics import exact_dtype
+from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn.heads import Head, LogisticHead, SquaredHead
+from torchperc.samples.process_group import all_reduce, gather
 from torchperc.theory import rate_warning
 
 _SGD_OPTIONS = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
@@ -24,37 +27,92 @@ _WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a f
 
 
 class LitDescent(LitModel):
-    """A step per batch by autograd, or with ``update="sample"`` a step per sample by a compiled loop.
+    """Gradient descent on a head's loss: a step per batch by autograd, or per sample by a compiled loop.
 
-    Arguments are those of :class:`~torchperc.lightning.LitClassifier`.
+    The arguments are those of :class:`LitClassifier`. They are hyper-parameters, and ``load_from_checkpoint(path)``
+    rebuilds torchperc's own nets and heads and torch's optimizers and schedulers; pass others again, as ``net=`` or
+    ``optimizer=``.
     """
 
     def __init__(
         self,
         net: nn.Module,
         head: Head | str,
-        lr: float | None,
-        update: str,
-        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None,
-        scheduler: Callable[[Optimizer], LRScheduler] | None,
-        interval: str,
-        monitor: str | None,
+        lr: float | None = None,
+        update: str = "batch",
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        interval: str = "epoch",
+        monitor: str | None = None,
     ) -> None:
-        super().__init__(net, head, lr, optimizer, scheduler, interval, monitor)
+        super().__init__(net, head)
+        self.make_optimizer = as_factory("optimizer", optimizer)
+        self.make_scheduler = as_factory("scheduler", scheduler)
+        default = 0.1 if optimizer is None else None
+        self.lr = default if lr is None else check_number("lr", lr, above=0)
         self.update = check_choice("update", update, ("batch", "sample"))
+        self.interval, self.monitor = check_choice("interval", interval, ("epoch", "step")), monitor
+        if scheduler is None and (monitor is not None or interval != "epoch"):
+            raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
         if update == "sample":
             check_linear(uncompiled(self.net))
 
     def save_arguments(self, **arguments: Any) -> None:
         """Save the arguments of ``__init__`` as hyper-parameters."""
-        super().save_arguments(lr=self.lr, update=self.update, **arguments)
+        made = {"optimizer": self.make_optimizer, "scheduler": self.make_scheduler}
+        arguments |= {name: described_factory(make) for name, make in made.items()}
+        own = {"lr": self.lr, "update": self.update, "interval": self.interval, "monitor": self.monitor}
+        super().save_arguments(**own, **arguments)
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor | None:
+    def configure_optimizers(self) -> Any:
+        """Return the optimizer, and the scheduler if there is one."""
+        make: Callable[..., Optimizer] = self.make_optimizer or torch.optim.SGD
+        parameters = self.net.parameters()
+        optimizer = make(parameters) if self.lr is None else make(parameters, lr=self.lr)
+        if self.make_scheduler is None:
+            return optimizer
+        scheduler = self.make_scheduler(optimizer)
+        if isinstance(scheduler, ReduceLROnPlateau) == (self.monitor is None):
+            name = type(scheduler).__name__
+            raise ValueError(f"monitor={self.monitor!r} with {name}; ReduceLROnPlateau needs one, such as 'loss/val'")
+        config = {"scheduler": scheduler, "interval": self.interval, "monitor": self.monitor}
+        return {"optimizer": optimizer, "lr_scheduler": config}
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """Return the mean loss of a batch; with ``update="sample"``, after a step for each of its samples."""
-        if self.update == "batch":
-            if self.trainer.global_step == 0 and batch_idx == 0:
-                self.warn_of_a_large_lr(batch)
-            return super().training_step(batch, batch_idx)
+        if self.update == "sample":
+            return self.sample_steps(batch)
+        if batch_idx == 0 and self.trainer.global_step == 0:
+            self.warn_of_a_large_lr(batch)
+        return self.batch_mean(self.step(batch, "train"))
+
+    def batch_mean(self, losses: Tensor) -> Tensor:
+        """Return the mean over the batch of all processes, such that DDP's mean of gradients is its gradient."""
+        processes = self.trainer.world_size
+        if processes == 1:
+            return losses.mean()
+        sums = torch.stack([losses.detach().sum(), losses.new_tensor(len(losses))]).to(exact_dtype(losses.device))
+        total, samples = all_reduce(sums)
+        own = losses.sum() * (processes / samples).to(losses)
+        mean: Tensor = own + ((total / samples).to(losses) - own.detach())  # the value that a line search compares
+        return mean
+
+    def on_train_start(self) -> None:
+        """Refuse processes with different numbers of batches, which would wait for each other forever."""
+        counts = gather(self.trainer.num_training_batches)
+        if len(set(counts)) > 1:
+            raise ValueError(f"the number of batches per epoch differs between processes: {counts}; use a SliceLoader")
+
+    def kind(self) -> dict[str, Any]:
+        """Return what a run must have in common with the checkpoint that it resumes from."""
+        made = described_factory(self.make_optimizer)
+        optimizer = made["class_path"] if isinstance(made, dict) else made
+        return {**super().kind(), "update": self.update, "optimizer": optimizer}
+
+    # --- update="sample" ---
+
+    def sample_steps(self, batch: Any) -> Tensor:
+        """Make a step for each sample of a batch; return the mean loss before the steps."""
         x, y, weight = self.unpack(batch)
         if is_sparse(x) and x.device.type != "cpu":
             raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
@@ -67,8 +125,7 @@ class LitDescent(LitModel):
             scores = self(x).detach()
         losses = self.head.loss(scores, y, reduction="none")
         losses = losses if weight is None else losses * weight.to(losses)
-        self.is_new(batch_idx)
-        self.metric("train").update(losses, scores, y, weight, norm)
+        self.metric("train").add(losses, scores, y, weight, norm)
         return losses.mean()
 
     def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:
@@ -81,18 +138,19 @@ class LitDescent(LitModel):
         if self.update == "batch":
             return
         trainer, optimizer = self.trainer, self.trainer.optimizers[0]
-        found = [name for name in _SGD_OPTIONS if any(group.get(name) for group in optimizer.param_groups)]
-        found += [] if isinstance(optimizer, torch.optim.SGD) else [type(optimizer).__name__]
-        found += ["several parameter groups"] if len(optimizer.param_groups) > 1 else []
-        found += ["accumulate_grad_batches"] if trainer.accumulate_grad_batches > 1 else []
-        found += ["gradient_clip_val"] if trainer.gradient_clip_val else []
-        found += [f"precision={trainer.precision!r}"] if "mixed" in str(trainer.precision) else []
-        found += [f"{trainer.world_size} processes"] if trainer.world_size > 1 else []
-        found += ["requires_grad=False"] if not all(each.requires_grad for each in self.net.parameters()) else []
-        if found:
+        options = {name: any(group.get(name) for group in optimizer.param_groups) for name in _SGD_OPTIONS}
+        options |= {
+            type(optimizer).__name__: not isinstance(optimizer, torch.optim.SGD),
+            "several parameter groups": len(optimizer.param_groups) > 1,
+            "accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
+            "gradient_clip_val": bool(trainer.gradient_clip_val),
+            f"precision={trainer.precision!r}": "mixed" in str(trainer.precision),
+            f"{trainer.world_size} processes": trainer.world_size > 1,
+            "requires_grad=False": not all(each.requires_grad for each in self.net.parameters()),
+        }
+        if found := [name for name, holds in options.items() if holds]:
             raise ValueError(
-                f"update='sample' makes the steps of plain SGD in one process, found {', '.join(found)}; use "
-                "update='batch'"
+                f"update='sample' makes the steps of plain SGD in one process, found {', '.join(found)}; use 'batch'"
             )
 
     def warn_of_a_large_lr(self, batch: Any) -> None:
@@ -103,16 +161,9 @@ class LitDescent(LitModel):
             return
         X = self.unpack(batch)[0].detach().cpu()
         numbers = X.values().numel() if X.layout == torch.sparse_csr else X.numel()
-        if not (squared or isinstance(self.head, LogisticHead)) or numbers * X.shape[1] > _WORTH_A_LOOK:
-            return
-        if X.dtype.itemsize >= 4 and X.shape[1] == net.in_features:
-            units = len(net.weight)
-            options: dict[str, Any] = {"bias": net.bias is not None, "num_classes": None if units == 1 else units}
-            if rate_warning(lr if squared else lr / _LOGISTIC_BEARS, self.head, X, **options):
-                warnings.warn(str(rate_warning(lr, self.head, X, **options)), UserWarning, stacklevel=2)
-
-    def kind(self) -> dict[str, Any]:
-        """Return what a run must have in common with the checkpoint that it resumes from."""
-        made = described_factory(self.make_optimizer)
-        optimizer = made["class_path"] if isinstance(made, dict) else made
-        return {**super().kind(), "update": self.update, "optimizer": optimizer}
+        known = (squared or isinstance(self.head, LogisticHead)) and numbers * X.shape[1] <= _WORTH_A_LOOK
+        if known and X.dtype.itemsize >= 4 and X.shape[1] == net.in_features:
+            classes = None if len(net.weight) == 1 else len(net.weight)
+            warned = partial(rate_warning, head=self.head, X=X, bias=net.bias is not None, num_classes=classes)
+            if warned(lr if squared else lr / _LOGISTIC_BEARS):
+                warnings.warn(str(warned(lr)), UserWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""A loader whose batches are slices of samples in memory, memory-mapped or in parts; it can resume within an epoch."""
+"""Batches that are slices of samples; no Trainer is needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DistributedSampler
 
 from torchperc._checks import as_csr, check_choice, check_int, is_sparse, tensor_view
 from torchperc.rules.orders import Order
@@ -17,7 +16,6 @@ from torchperc.samples import convert, process_group
 from torchperc.samples.mapped import Chunked, CsrParts, chunked
 
 LOADER_ORDERS = ("given", "shuffled")
-SHARDINGS = ("split", "none")
 
 
 class SliceLoader:
@@ -61,21 +59,16 @@ class SliceLoader:
             raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must have the same length")
         if isinstance(self.X, Chunked) and batch_size == "full":
             raise ValueError("batch_size='full' would read all parts of X into memory; give a number of samples")
-        self._whole: tuple[slice, Tensor] | None = None
-        self._begin(batch_size, order, seed, sharding)
-
-    def _begin(self, batch_size: int | str, order: str, seed: int, sharding: str) -> None:
-        """What all loaders of data in memory have; the first epoch is next."""
         check_batch_size(batch_size, 1)
-        self._asked, self._full = batch_size, batch_size == "full"
+        self._asked = batch_size
         self.order = check_choice("order", order, LOADER_ORDERS)
         self.seed = check_int("seed", seed, at_least=0)
-        self.sharding = check_choice("sharding", sharding, SHARDINGS)
-        self._epoch = self._position = 0
-        self._resumed = False
+        self.sharding = check_choice("sharding", sharding, ("split", "none"))
         self.resumable = True  # else each pass begins at the first batch
+        self._epoch = self._position = self._drawn = 0
+        self._resumed = False
         self._shuffler: Order | None = None
-        self._drawn = 0
+        self._whole: tuple[slice, Tensor] | None = None
 
     @property
     def batch_size(self) -> int:
@@ -116,24 +109,21 @@ class SliceLoader:
             if self._drawn > self._epoch:
                 return order.to(self.y.device)
 
-    def _piece(self, number: int) -> slice:
-        """Which of the samples, in the order of the epoch, a batch has in this process."""
+    def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
+        """Return this process's piece of a batch."""
         start = number * self.batch_size
         count = min(self.batch_size, len(self.y) - start)
         part = process_group.own_slice(count, *(process_group.rank_and_size() if self.sharding == "split" else (0, 1)))
-        return slice(start + part.start, start + part.stop)
-
-    def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
-        part = self._piece(number)
-        labels = self.y[part] if order is None else self.y[order[part]]
-        if isinstance(self.X, Chunked):
-            index = torch.arange(part.start, part.stop) if order is None else order[part].cpu()
-            raw = self.X.take(index).raw()
-            return raw if isinstance(raw, Tensor) else convert.csr_tensor(raw), labels
+        part = slice(start + part.start, start + part.stop)
+        index: Any = part if order is None else order[part]
+        labels = self.y[index]
         if isinstance(self.X, Tensor):
-            return self.X[part] if order is None else self.X[order[part]], labels
+            return self.X[index], labels
+        if isinstance(self.X, Chunked):
+            raw = self.X.take(torch.arange(part.start, part.stop) if order is None else index.cpu()).raw()
+            return raw if isinstance(raw, Tensor) else convert.csr_tensor(raw), labels
         if order is not None:
-            return convert.csr_tensor(self.X[order[part].cpu().numpy()]), labels
+            return convert.csr_tensor(self.X[index.cpu().numpy()]), labels
         if self._whole is None or self._whole[0] != part:
             self._whole = part, convert.csr_tensor(self.X[part])
         return self._whole[1], labels
@@ -149,42 +139,8 @@ class SliceLoader:
         self._epoch, self._position, self._resumed = int(state["epoch"]), int(state["position"]), True
 
 
-def ends_with_repeated(loader: Any, batch_idx: int) -> bool:
-    """Return whether a ``DistributedSampler`` repeats the last sample of a batch, to have as many in each process.
-
-    Example:
-        >>> from torch.utils.data import DataLoader
-        >>> five = DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
-        >>> loader = DataLoader(range(5), batch_size=2, sampler=five)
-        >>> [(batch.tolist(), ends_with_repeated(loader, number)) for number, batch in enumerate(loader)]
-        [([1, 3], False), ([0], True)]
-    """
-    batches = getattr(loader, "batch_sampler", None)
-    sampler = getattr(batches, "sampler", getattr(loader, "sampler", None))
-    if not isinstance(sampler, DistributedSampler) or batch_idx + 1 != len(loader):
-        return False
-    if getattr(batches, "drop_last", False) and sampler.num_samples % getattr(batches, "batch_size", 1):
-        return False  # the last samples are in no batch
-    last = sampler.rank + (sampler.num_samples - 1) * sampler.num_replicas
-    return last >= len(sampler.dataset)  # type: ignore[arg-type]  # a dataset without length has no such sampler
-
-
-def without_last(batch: Any) -> Any:
-    """Return a batch of tensors, or of tuples of them, without its last sample."""
-    if isinstance(batch, tuple | list):
-        return tuple(map(without_last, batch))
-    if is_sparse(batch):
-        return convert.csr_tensor(as_csr(batch)[:-1]).to(batch.device)
-    return batch[:-1] if isinstance(batch, Tensor) else batch
-
-
 def part_size(X: Any) -> int | str:
-    """A batch size for evaluation: the largest part of samples in parts, else ``"full"``.
-
-    Example:
-        >>> part_size(torch.zeros(2, 2))
-        'full'
-    """
+    """Return a batch size for evaluation: the largest part of samples in parts, else ``"full"``."""
     rows = _sliced(X)
     return int(rows.bounds.diff().max()) if isinstance(rows, Chunked) else "full"
 
@@ -199,12 +155,7 @@ def _sliced(X: Any) -> Any:
 
 
 def check_batch_size(batch_size: int | str, samples: int) -> int:
-    """A batch size as a number of samples.
-
-    Example:
-        >>> check_batch_size("full", 100), check_batch_size(32, 100)
-        (100, 32)
-    """
+    """Return a batch size as a number of samples."""
     if isinstance(batch_size, str):
         check_choice("batch_size", batch_size, ("full",))
         return samples

@@ -10,21 +10,19 @@ from torchmetrics import Metric
 
 from torchperc.nn.heads import Head
 
+MERGED = 256  # batches that are merged at once
+
 
 def exact_dtype(device: torch.device) -> torch.dtype:
-    """Return double precision where the device has it.
-
-    Example:
-        >>> exact_dtype(torch.device("cpu")), exact_dtype(torch.device("mps"))
-        (torch.float64, torch.float32)
-    """
+    """Return double precision where the device has it, which Apple's have not."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 class EpochMetric(Metric):
     """Mean loss per sample; subclasses add what else is measured.
 
-    :meth:`compute` adds up the processes of a distributed run. NaN and infinity are kept, so that divergence shows.
+    :meth:`add` keeps a row of numbers per batch, and :meth:`update` merges many rows in one call, which would cost as
+    much as a step if it were made for every batch. NaN and infinity are kept, so that divergence shows.
 
     Args:
         exact: the type of the sums, see :func:`exact_dtype`.
@@ -37,6 +35,7 @@ class EpochMetric(Metric):
     def __init__(self, exact: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.exact = exact
+        self.rows: list[tuple[Any, ...]] = []  # of batches that are not merged yet
         self.add_sums("samples", "loss")
 
     def add_sums(self, *names: str) -> None:
@@ -44,36 +43,60 @@ class EpochMetric(Metric):
         for name in names:
             self.add_state(name, torch.zeros((), dtype=self.exact), dist_reduce_fx="sum")
 
-    def update(self, losses: Tensor, *_: Any, **__: Any) -> None:
-        """Add a batch: the weighted loss of each sample."""
-        self.samples.add_(len(losses))  # in place, which takes half the time of assigning a module's attribute
-        self.loss.add_(losses.sum(dtype=self.exact))
+    def add(self, losses: Tensor, *batch: Any, **_: Any) -> None:
+        """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs."""
+        self.rows.append((len(losses), losses.sum(dtype=self.exact), *self.measure(*batch)))
+        if len(self.rows) >= MERGED:
+            self.merge()
+
+    def measure(self, *batch: Any) -> tuple[Any, ...]:
+        """Return the numbers of a batch, besides its size and loss."""
+        return ()
+
+    def merge(self) -> None:
+        """Update the sums by the rows."""
+        if self.rows:
+            columns = zip(*self.rows, strict=True)  # counts stay on the host, which need not wait for the device
+            self.update(*(torch.stack(c) if isinstance(c[0], Tensor) else torch.tensor(c) for c in columns))
+            self.rows.clear()
+
+    def update(self, samples: Any, loss: Any, *_: Any, **__: Any) -> None:
+        """Add numbers of samples, and their summed losses."""
+        self.samples.add_(samples.sum())
+        self.loss.add_(loss.sum())
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the metrics by name."""
+        """Return the metrics of all processes by name."""
         return {"loss": self.loss / self.samples}
 
-    def saved(self) -> dict[str, Tensor]:
-        """Return the sums of this process, for a checkpoint."""
-        return {name: torch.as_tensor(state).detach().cpu().clone() for name, state in self.metric_state.items()}
+    @property
+    def is_empty(self) -> bool:
+        """Whether no batch was added."""
+        return not self.rows and not self.update_called
 
-    def restore(self, states: dict[str, Tensor]) -> None:
-        """Continue from the sums of a checkpoint."""
-        for name, state in states.items():
+    def reset(self) -> None:
+        """Begin anew."""
+        super().reset()
+        self.rows.clear()
+
+    def saved(self) -> dict[str, Any]:
+        """Return sums and rows of this process, for a checkpoint."""
+        states = {name: torch.as_tensor(state).cpu().clone() for name, state in self.metric_state.items()}
+        columns = zip(*self.rows, strict=True)
+        rows = [torch.stack(c).cpu() if isinstance(c[0], Tensor) else list(c) for c in columns]
+        return {"sums": states, "rows": rows, "count": self.update_count}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Continue from what a checkpoint saved."""
+        for name, state in saved["sums"].items():
             setattr(self, name, state.to(self.device, self.exact))
-        self._update_count = 1  # else torchmetrics warns that nothing was added
+        columns = (c.to(self.device) if isinstance(c, Tensor) else c for c in saved["rows"])
+        self.rows = list(zip(*columns, strict=True))
+        self._update_count = saved["count"]  # else torchmetrics warns that nothing was added
 
 
 class ClassificationMetric(EpochMetric):
-    """Mean loss, error (fraction of wrong decisions), mistakes (by the head's tie) and margin.
-
-    Example:
-        >>> from torchperc.nn.heads import PerceptronHead
-        >>> metric = ClassificationMetric(PerceptronHead())
-        >>> metric.update(torch.tensor([0.0, 1.5]), torch.tensor([2.0, -1.5]), torch.tensor([1, 1]))
-        >>> {name: float(value) for name, value in metric.compute().items()}
-        {'loss': 0.75, 'error': 0.5, 'mistakes': 1.0}
-    """
+    """Mean loss, error (fraction of wrong decisions), mistakes (by the head's tie) and margin, infinite if unknown."""
 
     errors: Tensor
     mistakes: Tensor
@@ -81,74 +104,43 @@ class ClassificationMetric(EpochMetric):
 
     def __init__(self, head: Head, exact: torch.dtype = torch.float64) -> None:
         super().__init__(exact)
-        self.head, self.has_margin = head, False
+        self.head = head
+        self.own_mistakes = type(head).mistakes is not Head.mistakes
         self.add_sums("errors", "mistakes")
         self.add_state("margin", torch.full((), torch.inf, dtype=exact), dist_reduce_fx="min")
 
-    def update(
-        self,
-        losses: Tensor,
-        scores: Tensor,
-        y: Tensor,
-        weight: Tensor | None = None,
-        norm: Tensor | None = None,
-        mistakes: int | None = None,
-    ) -> None:
-        """Add a batch.
+    def measure(
+        self, scores: Tensor, y: Tensor, weight: Any = None, norm: Tensor | None = None, made: int | None = None
+    ) -> tuple[Any, ...]:
+        """Return errors and mistakes (of the rule those ``made``), the smallest y·s, and ‖w‖ of a linear net."""
+        errors: Any = (self.head.decide(scores) != y).sum() if made is None else made
+        mistakes = self.head.mistakes(scores, y).sum() if made is None and self.own_mistakes else errors
+        if norm is None or scores.dim() > 1 or not len(y):
+            return errors, mistakes, scores.new_full((), torch.inf), scores.new_ones(())
+        threshold = self.head.threshold
+        return errors, mistakes, (y * (scores - threshold if threshold else scores)).min(), norm
 
-        Args:
-            losses: the weighted loss of each sample.
-            scores, y: (N,) and labels −1/+1, or (N, K) and class indices.
-            weight: of each sample; errors and mistakes are counted without.
-            norm: ‖w‖ of a linear net, with which the margin is a distance; of two classes only.
-            mistakes: made by the perceptron rule in this batch, which are its errors, too.
-        """
-        super().update(losses)
-        if mistakes is None:
-            errors = (self.head.decide(scores) != y).sum()
-            self.errors.add_(errors)
-            same = type(self.head).mistakes is Head.mistakes
-            self.mistakes.add_(errors if same else self.head.mistakes(scores, y).sum())
-        else:
-            self.errors.add_(mistakes)
-            self.mistakes.add_(mistakes)
-        if norm is not None and scores.dim() == 1:
-            self.has_margin = True
-            if len(y):
-                nearest = (y * (scores - self.head.threshold)).min() / norm  # of zero weights 0/0, which is 0 here
-                self.margin = torch.minimum(self.margin, nearest.nan_to_num(0.0, -torch.inf, torch.inf))
-
-    def reset(self) -> None:
-        """Begin anew."""
-        super().reset()
-        self.has_margin = False
+    def update(self, samples: Any, loss: Any, *others: Any, **_: Any) -> None:
+        """Add the columns of batches."""
+        super().update(samples, loss)
+        errors, mistakes, nearest, norm = others
+        self.errors.add_(errors.sum())
+        self.mistakes.add_(mistakes.sum())
+        margins = (nearest / norm).nan_to_num(0.0, torch.inf, -torch.inf)  # of zero weights 0/0, which is 0 here
+        self.margin = torch.minimum(self.margin, margins.min().to(self.exact))
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the metrics by name; the margin, if it is a distance."""
-        found = {**super().compute(), "error": self.errors / self.samples, "mistakes": self.mistakes}
-        return {**found, "margin": self.margin} if self.has_margin else found
-
-    def restore(self, states: dict[str, Tensor]) -> None:
-        """Continue from the sums of a checkpoint."""
-        super().restore(states)
-        self.has_margin = bool(self.margin < torch.inf)
+        """Return the metrics of all processes by name."""
+        found = {"error": self.errors / self.samples, "mistakes": self.mistakes, "margin": self.margin}
+        return {**super().compute(), **found}
 
 
 class RegressionMetric(EpochMetric):
     """Mean loss, RMSE and R²: scikit-learn's, weighted by the sample weights, averaged over outputs.
 
     The state has four numbers per output: weight, mean target, Σ w·(y − mean)² and Σ w·(y − s)². Batches and processes
-    are merged around their means, so that large targets lose no digits.
-
-    Args:
-        unit: factor of the RMSE, such as the standard deviation that scaled targets were divided by.
-        exact: the type of the sums.
-
-    Example:
-        >>> metric = RegressionMetric()
-        >>> metric.update(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
-        >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
-        {'loss': 1.0, 'rmse': 1.414, 'r2': 0.111}
+    are merged around their means, so that large targets lose no digits. The RMSE is multiplied by ``unit``, such as the
+    standard deviation that scaled targets were divided by.
     """
 
     moments: Tensor
@@ -158,14 +150,18 @@ class RegressionMetric(EpochMetric):
         self.unit = unit
         self.add_state("moments", torch.zeros(4, 1, dtype=exact), dist_reduce_fx=merge_moments)
 
-    def update(self, losses: Tensor, scores: Tensor, y: Tensor, weight: Tensor | None = None, *_: Any) -> None:
-        """Add a batch: losses (N,), predictions and targets (N,) or (N, K), sample weights (N,)."""
-        super().update(losses)
+    def measure(self, scores: Tensor, y: Tensor, weight: Tensor | None = None, *_: Any) -> tuple[Tensor]:
+        """Return the moments of predictions and targets, (N,) or (N, K), with sample weights (N,)."""
         outputs = y.shape[1] if y.dim() > 1 else 1
         s, y = (values.to(self.exact).reshape(len(y), outputs) for values in (scores, y))
         w = torch.ones_like(y) if weight is None else weight.to(self.exact)[:, None].expand_as(y)
-        batch = merge_moments(torch.stack([w, y, torch.zeros_like(y), w * (y - s).square()], dim=1))
-        self.moments = merge_moments(torch.stack([self.moments.expand_as(batch), batch]))
+        return (merge_moments(torch.stack([w, y, torch.zeros_like(y), w * (y - s).square()], dim=1)),)
+
+    def update(self, samples: Any, loss: Any, *others: Any, **_: Any) -> None:
+        """Add the columns of batches."""
+        super().update(samples, loss)
+        (moments,) = others
+        self.moments = merge_moments(torch.cat([self.moments.expand_as(moments[0])[None], moments]))
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name; R² of equal targets is 1 if all are met, else 0."""
@@ -176,13 +172,7 @@ class RegressionMetric(EpochMetric):
 
 
 def merge_moments(moments: Tensor) -> Tensor:
-    """Return the moments (4, K) of all samples from those of R sets of them, (R, 4, K).
-
-    Example:
-        >>> one = torch.tensor([[1.0], [2.0], [0.0], [0.5]])
-        >>> merge_moments(torch.stack([one, one + torch.tensor([[0.0], [2.0], [0.0], [0.0]])])).squeeze()
-        tensor([2., 3., 2., 1.])
-    """
+    """Return the moments (4, K) of all samples from those of R sets of them, (R, 4, K)."""
     weight, mean, spread, squares = moments.unbind(1)
     total = weight.sum(0)
     center = (weight * mean).sum(0) / total.clamp_min(torch.finfo(total.dtype).tiny)

@@ -1,17 +1,16 @@
-"""Helpers for trained modules: the model for new data, wrong decisions, predictions. They need no Trainer."""
+"""What a trained module says of data, and that a run diverged; no Trainer is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.loader import SliceLoader, part_size
-from torchperc.model.fitted import FittedModel
-from torchperc.nn.heads import Head
+from torchperc.model.model import FittedModel
 
 
 class DivergenceWarning(UserWarning):
@@ -26,21 +25,7 @@ def divergence(epoch: int, finite_weights: bool) -> DivergenceWarning:
     )
 
 
-class Learned(Protocol):
-    """What is asked of a module here; Lightning's have it, and those that are trained without a Trainer."""
-
-    net: nn.Module
-    head: Head
-
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-
-    def predict_step(self, batch: Any) -> Tensor:
-        """Labels, or numbers."""
-
-
-def fitted_model(module: Learned, data: PreparedData, about: Mapping[str, str] | None = None) -> FittedModel:
+def fitted_model(module: Any, data: PreparedData, about: Mapping[str, str] | None = None) -> FittedModel:
     """The trained module with the labels or the target, the encoding and the scaling of its data.
 
     Args:
@@ -68,36 +53,19 @@ def fitted_model(module: Learned, data: PreparedData, about: Mapping[str, str] |
     )
 
 
-@torch.no_grad()
-def wrong_decisions(module: Learned, X: Any, y: Tensor) -> int:
-    """Number of wrong decisions of a module on scaled samples, as a data module has them in ``parts``.
-
-    Example:
-        >>> import torchperc as tp
-        >>> wrong_decisions(tp.lightning.LitRule(tp.Perceptron(2)), *tp.data.gate("AND"))
-        3
-    """
-    wrong = 0
-    for some, labels in SliceLoader(X, y, part_size(X), sharding="none"):
-        wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
-    return wrong
+def wrong_decisions(module: Any, X: Any, y: Tensor) -> int:
+    """Return the number of wrong decisions of a module on scaled samples, as a data module has them in ``parts``."""
+    return sum(int((said != labels).sum()) for said, labels in _answers(module, X, y))
 
 
-@torch.no_grad()
-def predictions(module: Learned, data: PreparedData, which: int) -> tuple[Tensor, Tensor]:
-    """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in raw units.
-
-    Shape:
-        (N,) and (N,), float64.
-
-    Example:
-        >>> import torchperc as tp
-        >>> data = tp.lightning.TabularDataModule("diabetes")
-        >>> predicted, y = predictions(tp.lightning.LitRegressor(tp.Perceptron(10)), data, 1)
-        >>> len(predicted), bool((predicted == data.unscaled(torch.zeros(1))).all())  # the mean of the training targets
-        (89, True)
-    """
+def predictions(module: Any, data: PreparedData, which: int) -> tuple[Tensor, Tensor]:
+    """Return predictions and targets of a set of the data (training, validation, test), in raw units, float64."""
     X, y = data.parts[which]
-    loader = SliceLoader(X, y, part_size(X), sharding="none")
-    found = [data.unscaled(module.predict_step(some.to(module.device)).cpu()) for some, _ in loader]
+    found = [data.unscaled(said) for said, _ in _answers(module, X, y)]
     return torch.cat(found) if found else y.double(), data.dataset.y[data.indices[which]]
+
+
+@torch.no_grad()
+def _answers(module: Any, X: Any, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    for some, labels in SliceLoader(X, y, part_size(X), sharding="none"):
+        yield module.predict_step(some.to(module.device)).cpu(), labels

@@ -65,7 +65,7 @@ class LitRegressor(LitDescent):
 
     def new_metric(self, exact: torch.dtype) -> RegressionMetric:
         """Return loss, RMSE and R²."""
-        data = getattr(self.trainer, "datamodule", None) if self.has_trainer() else None
+        data = getattr(self._trainer, "datamodule", None)
         return RegressionMetric(float(getattr(data, "target_unit", 1.0)), exact)
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:

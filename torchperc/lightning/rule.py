@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import torch
@@ -15,9 +15,8 @@ from torchperc._checks import check_choice, is_sparse
 from torchperc.lightning.base import LitModel
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.classifier import check_class_weight, label_factors
-from torchperc.lightning.metrics import ClassificationMetric, exact_dtype
-from torchperc.model.describe import described_net, uncompiled
-from torchperc.nn import functional as tpf
+from torchperc.lightning.metrics import exact_dtype
+from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.make_problem import check_net
@@ -25,39 +24,7 @@ from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.process_group import gather
 
-_AVERAGES = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging")
-_REFUSED = {
-    **dict.fromkeys(_AVERAGES, "the rule has averages of its own; use select='averaged'"),
-    "LearningRateFinder": "from zero weights lr only scales the weights; use lr=1",
-}
-
-
-@dataclass(frozen=True)
-class SavedResult:
-    """What a checkpoint keeps of a :class:`~torchperc.rules.run.RuleResult`: all but the log, which needs the samples.
-
-    Args:
-        verdict: how training ended; ``BUDGET`` if it had not.
-        history: a record per epoch.
-    """
-
-    verdict: Verdict
-    history: tuple[EpochRecord, ...]
-
-    @property
-    def mistakes(self) -> int:
-        """Number of mistakes, which is the number of updates."""
-        return sum(record.mistakes for record in self.history)
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        return len(self.history)
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in words."""
-        return f"{self.verdict.name} after {self.epochs} epochs and {self.mistakes} mistakes: {self.verdict.sentence}"
+_REFUSED = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging", "LearningRateFinder")
 
 
 class LitRule(LitModel):
@@ -79,19 +46,13 @@ class LitRule(LitModel):
     pass; all of them have the same weights and metrics.
 
     Args:
-        net: a linear net, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
-        lr: the learning rate η.
-        tie: what is a mistake.
-        bias_step: how the bias moves.
+        net: a linear net.
+        lr, tie, bias_step, engine, seed, margin, prove: see :class:`~torchperc.RuleTrainer`.
         order: of the samples; with several batches ``"given"``, which is the loader's.
         select: which weights the net has in the end. ``"averaged"`` and ``"voted"`` put the average into the net after
             every epoch; with ``"pocket"`` and ``"best-validation"`` the net has the last weights until the run ends.
             ``"best-validation"`` uses the Trainer's validation, over all its loaders.
-        engine: how epochs are computed.
-        seed: of the order.
-        margin: the slack that every sample must exceed.
         class_weight: a factor per label for its updates, as for :class:`LitClassifier`.
-        prove: if the run does not separate the data, find out whether that is possible.
         distributed: ``"mix"`` if several processes learn together.
         mixing: the weight of a process then: ``"uniform"`` or by its ``"mistakes"``.
 
@@ -102,7 +63,6 @@ class LitRule(LitModel):
         ('shuffled', 'torchperc.Perceptron')
     """
 
-    logged = ("loss", "error")
     rule_head: Head = PerceptronHead()
 
     def __init__(
@@ -121,23 +81,23 @@ class LitRule(LitModel):
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
-        super().__init__(net, self.rule_head, lr)
+        super().__init__(net, self.rule_head)
+        class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
+        if isinstance(class_weight, list):
+            units = len(getattr(uncompiled(self.net), "weight", ()))
+            class_weight = label_factors(class_weight, None if units == 1 else units)
+        check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "prove": prove}
-        class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
         options |= {"class_weight": class_weight, "distributed": distributed, "mixing": mixing}
-        check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
-        if isinstance(options["class_weight"], list):
-            units = len(getattr(uncompiled(self.net), "weight", ()))
-            options["class_weight"] = label_factors(options["class_weight"], None if units == 1 else units)
-        self.trainer_options: dict[str, Any] = plain(options)
-        self.rule = RuleTrainer(**options)  # checks the other arguments
+        self.trainer_options = plain(options)
+        self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
         self.check_net()
-        self.save_hyperparameters(plain({**self.trainer_options, "net": described_net(self.net, self.nets)}))
+        self.save_arguments(**self.trainer_options)
         self.automatic_optimization = False
         self.run: RuleRun | None = None  # of one batch
         self.stream: Any = None  # of several batches
-        self.result: RuleResult | SavedResult | None = None
+        self.result: RuleResult | None = None
         self.history: list[EpochRecord] = []
         self.verdict: Verdict | None = None
         self.norm = 0.0  # of the stream's weights
@@ -153,30 +113,21 @@ class LitRule(LitModel):
         """Return an optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
 
-    def new_metric(self, exact: torch.dtype) -> ClassificationMetric:
-        """Return loss, error, mistakes and margin."""
-        return ClassificationMetric(self.head, exact)
-
-    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
-        """Return labels −1/+1, or class indices, of a batch with labels or without."""
-        return self.head.decide(tpf.finite_scores(self(self.inputs(batch))))
-
     # --- training ---
 
     def setup(self, stage: str) -> None:
         """Refuse what would change the weights or give each process other ones."""
         super().setup(stage)
-        trainer, found = self.trainer, ""
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if why := _REFUSED.get(type(callback).__name__):
-                raise ValueError(f"LitRule cannot be run under {type(callback).__name__}: {why}")
-        if "mixed" in str(trainer.precision):
-            found = f"precision={trainer.precision!r}; use '32-true' or '64-true'"
-        elif not all(each.requires_grad for each in self.net.parameters()):
-            found = "parameters with requires_grad=False; use gradient descent, which leaves them as they are"
-        elif stage == "fit" and trainer.world_size > 1 and self.trainer_options["distributed"] is None:
-            found = f"{trainer.world_size} processes; use distributed='mix', or devices=1"
-        if found:
+        trainer = self.trainer
+        names = [type(callback).__name__ for callback in trainer.callbacks]  # type: ignore[attr-defined]
+        several = stage == "fit" and trainer.world_size > 1 and self.trainer_options["distributed"] is None
+        refused = {
+            f"precision={trainer.precision!r}; use '32-true' or '64-true'": "mixed" in str(trainer.precision),
+            "requires_grad=False; use LitClassifier": not all(each.requires_grad for each in self.net.parameters()),
+            f"{trainer.world_size} processes; use distributed='mix', or devices=1": several,
+            **{f"{name}; use select='averaged' and lr=1": name in _REFUSED for name in names},
+        }
+        for found in (text for text, holds in refused.items() if holds):
             raise ValueError(f"the rule trains all weights in one process in the net's own precision, found {found}")
 
     def on_fit_start(self) -> None:
@@ -185,17 +136,23 @@ class LitRule(LitModel):
         if self.saved is not None and self.saved["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """End an epoch whose last batch was saved, but not its end, and begin a new one."""
+        metric: Any = self.metrics.get(("train", 0))
+        if batch_idx == 0 and metric is not None and not metric.is_empty:
+            self.begin_stream()
+            metric.merge()
+            self.end_epoch(int(metric.mistakes))
+        super().on_train_batch_start(batch, batch_idx)
+
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """Present a batch to the rule."""
-        x, y, weight = self.unpack(self.own_samples(batch, "train", batch_idx))
+        x, y, weight = self.unpack(batch)
         if self.trainer.num_training_batches == 1:
             self.learn_all(x, y, weight)
         else:
             if self.stream is None:
                 self.begin_stream()
-            if batch_idx == 0 and self.resumed:  # saved at the last batch of an epoch, before that was ended
-                self.end_epoch(int(self.resumed[0]["mistakes"]))
-            self.is_new(batch_idx)
             self.learn_next(x, y, weight)
         self.optimizers().step()  # type: ignore[union-attr]  # there is one
 
@@ -210,25 +167,23 @@ class LitRule(LitModel):
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
             self.samples = (x, y, weight)
             self.run = self.started_run(x, y, weight)
-        if not all(map(_same, (x, y, weight), self.samples)):
+        if not _same((x, y, weight), self.samples):
             raise ValueError(
-                "the batch differs from that of the last epoch; use shuffle=False and LitRule(order='shuffled'), and "
-                "in several processes a SliceLoader, or a DistributedSampler(shuffle=False) of your own"
+                "the batch differs from that of the last epoch; use LitRule(order='shuffled') and shuffle=False, in "
+                "several processes of a DistributedSampler of your own"
             )
         self.run.epoch()
         self.run.write_to(uncompiled(self.net))
         self.history, self.verdict = self.run.history, self.run.verdict
         self.log_run(self.run)
-        self.trainer.should_stop = self.trainer.should_stop or self.verdict is not None
+        self.trainer.should_stop |= self.verdict is not None
 
     def started_run(self, x: Any, y: Tensor, weight: Tensor | None) -> RuleRun:
         """Return a run before its next epoch: a new one, or the one of a checkpoint."""
         most = self.trainer.max_epochs or -1
         rule = RuleTrainer(max_epochs=most if most > 0 else 2**31, **self.trainer_options)
         net: Any = deepcopy(uncompiled(self.net))
-        saved, self.saved = self.saved, None
-        if saved is not None and "run" not in saved:
-            raise CheckpointError("the checkpoint is of a run on several batches; resume it with the same loader")
+        saved = self.take_saved("run")
         if saved is not None:
             net.load_state_dict(saved["start"])
         self.start = {name: values.clone() for name, values in net.state_dict().items()}
@@ -240,13 +195,20 @@ class LitRule(LitModel):
             run.verdict = None if run.verdict is Verdict.BUDGET else run.verdict  # max_epochs may be larger now
         return run
 
+    def take_saved(self, kind: str) -> dict[str, Any] | None:
+        """Return the state of a checkpoint to resume from, if there is one, of a ``"run"`` or a ``"stream"``."""
+        saved, self.saved = self.saved, None
+        if saved is not None and kind not in saved:
+            raise CheckpointError("the checkpoint is of a run on other batches; resume it with the same loader")
+        return saved
+
     def log_run(self, run: RuleRun) -> None:
         """Log an epoch of a run on one batch: what it counted, and loss and margin after it."""
         record, (loss, slack) = run.history[-1], run.survey()
         values = {"mistakes": float(record.mistakes), "norm": record.norm, **run.theory(slack)}
-        weight = run.weights.weight.double() * run.problem.scale
-        length = float(torch.linalg.vector_norm(weight))
+        weight = run.weights.weight
         if len(weight) == 1:
+            length = float(torch.linalg.vector_norm(weight.double())) * run.problem.scale
             values["margin"] = slack / length if length else 0.0
         self.log_once({"loss/train": loss, "error/train": record.mistakes / run.count}, prog_bar=True)
         self.log_once(values)
@@ -258,24 +220,20 @@ class LitRule(LitModel):
         losses, made = self.head.loss(scores, y, reduction="none"), 0
         if weight is None or weight.any():
             made = self.learn_chunk(*self.rule_samples(x, y), weight)
-        self.metric("train").update(losses, scores, y, weight, norm, made)
+        self.metric("train").add(losses, scores, y, weight, norm, made)
 
     def begin_stream(self) -> None:
         """Begin online learning, or continue that of a checkpoint."""
-        saved, self.saved = self.saved, None
-        if saved is not None and "run" in saved:
-            raise CheckpointError("the checkpoint is of a run on one batch; resume it with the same loader")
+        saved, net = self.take_saved("stream"), uncompiled(self.net)
         try:
             self.rule.check_stream()
-            if self.trainer_options["prove"] or self.trainer_options["select"] == "voted":
-                what = "prove=True" if self.trainer_options["prove"] else "select='voted'"
-                raise ValueError(f"{what} would have to keep all samples")
+            for name, value in (("prove", True), ("select", "voted")):
+                if self.trainer_options[name] == value:
+                    raise ValueError(f"{name}={value!r} would have to keep all samples")
         except ValueError as error:
             raise ValueError(
-                f"several batches are learned online, where {error}; or use a loader that gives all samples in one "
-                "batch (batch_size='full'), or RuleTrainer"
+                f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
             ) from None
-        net = uncompiled(self.net)
         self.stream, self.history, self.verdict = self.rule.new_stream(net), [], None
         self.total = math.nan if any(bool(values.any()) for values in net.parameters()) else 0.0
         if saved is not None:
@@ -293,13 +251,17 @@ class LitRule(LitModel):
 
     def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
         """Log the metrics of a stage; of a stream, the end of the epoch and what it means for the verdict."""
-        metric = self.metrics[stage].get(dataloader_idx or 0)
-        if stage == "val" and metric is not None and self.trainer_options["select"] == "best-validation":
+        metric: Any = self.metrics.get((stage, dataloader_idx or 0))
+        if metric is None or metric.is_empty:
+            super().log_epoch(stage, dataloader_idx)
+            return
+        metric.merge()
+        mistakes = int(metric.mistakes)
+        if stage == "val" and self.trainer_options["select"] == "best-validation":
             self.wrong += gather(self.decisions(metric))
         super().log_epoch(stage, dataloader_idx)
-        if stage != "train" or metric is None or not isinstance(self.result, RuleResult):
+        if stage != "train":
             return
-        mistakes = int(metric.mistakes)  # type: ignore[arg-type]
         record, most = self.end_epoch(mistakes), self.trainer.max_epochs or -1
         values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
         self.log_once(values if record.upper is None else {**values, "theory/upper": record.upper})
@@ -307,7 +269,7 @@ class LitRule(LitModel):
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= most > 0:
             self.verdict = Verdict.BUDGET
-        self.trainer.should_stop = self.trainer.should_stop or self.verdict is not None
+        self.trainer.should_stop |= self.verdict is not None
 
     def parameter_norm(self) -> Tensor:
         """Return the norm of the stream's weights; the net may have their average."""
@@ -337,7 +299,7 @@ class LitRule(LitModel):
         if self.run is not None and self.run.history:
             self.result = self.run.result()
             self.result.write_to(uncompiled(self.net))
-        elif isinstance(self.result, RuleResult):
+        elif self.stream is not None and self.result is not None:
             self.result = replace(self.result, verdict=self.verdict or Verdict.BUDGET, history=tuple(self.history))
 
     def on_fit_end(self) -> None:
@@ -345,7 +307,7 @@ class LitRule(LitModel):
         if self.run is None and self.saved is not None and "run" in self.saved:
             loader: Any = self.trainer.train_dataloader
             batch = self.transfer_batch_to_device(next(iter(loader)), self.device, 0)
-            self.run = self.started_run(*self.unpack(self.own_samples(batch, "train", 0)))
+            self.run = self.started_run(*self.unpack(batch))
             self.on_train_end()
 
     # --- checkpoints ---
@@ -357,36 +319,32 @@ class LitRule(LitModel):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the run: log, weights, random state."""
         super().on_save_checkpoint(checkpoint)
-        if self.saved is not None:
-            checkpoint["rule"] = self.saved
-            return
         rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "total": self.total, "norm": self.norm}
         rule["history"] = [astuple(record) for record in self.history]
         if self.run is not None:
             rule |= {"run": self.run.state_dict(), "start": self.start}
         elif self.stream is not None:
             rule["stream"] = self.stream.state_dict()
-        checkpoint["rule"] = rule
+        checkpoint["rule"] = rule if self.saved is None else self.saved
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue the run if it is resumed by ``trainer.fit(ckpt_path=…)``, else keep its result."""
         super().on_load_checkpoint(checkpoint)
         rule = checkpoint["rule"]
         if rule["history"]:
-            history = tuple(EpochRecord(*record) for record in rule["history"])
-            self.result = SavedResult(Verdict(rule["verdict"] or Verdict.BUDGET.value), history)
+            history = tuple(EpochRecord(*each) for each in rule["history"])
+            nothing: Any = None  # log and model would need the samples
+            verdict = Verdict(rule["verdict"] or Verdict.BUDGET.value)
+            self.result = RuleResult(verdict, nothing, history, self.trainer_options["select"], nothing)
         self.saved = rule if self.is_fitting() and ("run" in rule or "stream" in rule) else None
 
 
 def _same(one: Any, other: Any) -> bool:
     """Return whether two tensors, or tuples of them, are equal; nothing is read if they share memory."""
-    if isinstance(one, tuple) and isinstance(other, tuple):
+    if isinstance(one, tuple):
         return all(map(_same, one, other))
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+    if one is None or other is None:
         return one is other
-    if one.shape != other.shape:
-        return False
     if is_sparse(one):
-        parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
-        return all(_same(part(one), part(other)) for part in parts)
-    return one.data_ptr() == other.data_ptr() or torch.equal(one, other)
+        return all(_same(part(one), part(other)) for part in (Tensor.crow_indices, Tensor.col_indices, Tensor.values))
+    return one.shape == other.shape and (one.data_ptr() == other.data_ptr() or torch.equal(one, other))

@@ -1,7 +1,8 @@
-"""What TensorBoard shows of a run: curves per epoch, boundary, weights, graph, hyper-parameters."""
+"""What TensorBoard shows of a run: curves per epoch, the boundary, the weights."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from torchperc.nn.heads import Head, RegressionHead
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
 
-LAYOUT = {
+LAYOUT: dict[str, dict[str, Any]] = {
     "learning curves": {
         "loss": ["Multiline", ["loss/train", "loss/val"]],
         "error": ["Multiline", ["error/train", "error/val"]],
+        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
+        "R²": ["Multiline", ["r2/train", "r2/val"]],
     },
     "rule and gradient": {
         "mistakes": ["Multiline", ["mistakes"]],
@@ -31,23 +34,12 @@ LAYOUT = {
 }
 
 
-REGRESSION_LAYOUT = {
-    "learning curves": {
-        "loss": ["Multiline", ["loss/train", "loss/val"]],
-        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
-        "R²": ["Multiline", ["r2/train", "r2/val"]],
-    },
-    "gradient": {"norm": ["Multiline", ["norm"]]},
-}
-
-
 class Board(pl.Callback):
     """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
     A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
-    features, classifiers with a ``head``), histograms of the weights, and the hyper-parameters with the last values of
-    the curves. The run itself is not changed. Works with any LightningModule. Of several processes the first writes,
-    and its samples are in the pictures.
+    features, classifiers with a ``head``), and histograms of the weights. The run itself is not changed. Works with any
+    LightningModule. Of several processes the first writes, and its samples are in the pictures.
 
     Args:
         picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
@@ -62,15 +54,13 @@ class Board(pl.Callback):
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._room = SAMPLES
         self._pictured = -1
+        self._laid_out = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The layout."""
-        self._batches, self._room, self._pictured = [], SAMPLES, -1
+        """Begin without samples."""
+        self._batches, self._room, self._pictured, self._laid_out = [], SAMPLES, -1, False
         if self.picture_every and _boards(trainer):
             require_packages("Board(picture_every > 0)", "matplotlib")
-        for board in _boards(trainer):
-            real = isinstance(getattr(pl_module, "head", None), RegressionHead)
-            board.experiment.add_custom_scalars(REGRESSION_LAYOUT if real else LAYOUT)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
@@ -78,18 +68,22 @@ class Board(pl.Callback):
         """Keep samples of the first epoch for the pictures."""
         if self._room <= 0:
             return
-        x, y = batch[:2] if isinstance(batch, tuple | list) and len(batch) > 1 else (None, None)
-        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or is_sparse(x):
+        pair = isinstance(batch, tuple | list) and len(batch) > 1
+        if not pair or not all(isinstance(each, Tensor) for each in batch[:2]) or is_sparse(batch[0]):
             self._room = 0
             return
-        X, labels = (part[: self._room].detach().cpu() for part in (x, y))
+        X, labels = (part[: self._room].detach().cpu() for part in batch[:2])
         self._batches.append((X, labels))
         self._room -= len(labels)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The x-axis, and pictures."""
+        """Log the x-axis, once the charts of what is logged, and pictures."""
         epoch, self._room = trainer.current_epoch + 1, 0
         _on_axis(pl_module, epoch)
+        if not self._laid_out:
+            self._laid_out = True
+            for board in _boards(trainer):
+                board.experiment.add_custom_scalars(charts_of(trainer.callback_metrics))
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
@@ -99,25 +93,20 @@ class Board(pl.Callback):
             _on_axis(pl_module, trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The last picture and the hyper-parameters."""
-        epoch = trainer.current_epoch
-        if self.picture_every and self._pictured != epoch:
-            self._picture(trainer, pl_module, epoch)
-        data = dict(getattr(getattr(trainer, "datamodule", None), "hparams", {}))
-        options = {"module": type(pl_module).__name__, **_plain(pl_module.hparams), **_plain({"data": data})}
+        """Log the last picture."""
+        if self.picture_every and self._pictured != trainer.current_epoch:
+            self._picture(trainer, pl_module, trainer.current_epoch)
         for board in _boards(trainer):
-            _hyperparameters(board, options, epoch)
             board.experiment.flush()
 
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
-        self._pictured = epoch
-        boards = _boards(trainer)
-        head = getattr(pl_module, "head", None)
-        drawn = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
-        flat = drawn and bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
-        figure = self._boundary(trainer, pl_module, epoch) if boards and flat else None
+        self._pictured, boards, figure = epoch, _boards(trainer), None
+        head, net = getattr(pl_module, "head", None), getattr(pl_module, "net", None)
+        classifies = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
+        if boards and classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+            figure = self._boundary(trainer, pl_module, epoch)
         for board in boards:
-            for name, values in _net(pl_module).named_parameters():
+            for name, values in (net if isinstance(net, torch.nn.Module) else pl_module).named_parameters():
                 shown = values.detach().cpu().double()
                 # the bins end at 1e20, weights of a diverging run do not
                 shown = shown[~shown.isnan()].clamp(-9e19, 9e19)
@@ -130,22 +119,22 @@ class Board(pl.Callback):
         from torchperc.plots import DecisionRegionDisplay
 
         X, y = (torch.cat(parts) for parts in zip(*self._batches, strict=True))
-        look = {"title": f"epoch {epoch}", **_names(trainer)}
+        look: dict[str, Any] = {"title": f"epoch {epoch}"}
+        data = getattr(trainer, "datamodule", None)
+        if isinstance(data, PreparedData):  # whose features and classes have names
+            scaled = "" if data.scaler.kind == "none" else ", scaled"
+            look |= {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}
         return DecisionRegionDisplay.from_model(pl_module, X, y, **look).figure_
 
 
-def _names(trainer: pl.Trainer) -> dict[str, Any]:
-    """What features and classes are called, where the data are a table of ours."""
-    data = getattr(trainer, "datamodule", None)
-    if not isinstance(data, PreparedData):
-        return {}
-    scaled = "" if data.scaler.kind == "none" else ", scaled"  # no longer in the units of the name
-    return {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}
-
-
-def _net(module: pl.LightningModule) -> torch.nn.Module:
-    net = getattr(module, "net", module)
-    return net if isinstance(net, torch.nn.Module) else module
+def charts_of(logged: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the layout of the charts that show any of the logged metrics."""
+    names = set(logged)
+    found = {
+        title: {chart: lines for chart, lines in charts.items() if names.intersection(lines[1])}
+        for title, charts in LAYOUT.items()
+    }
+    return {title: charts for title, charts in found.items() if charts}
 
 
 def _on_axis(module: pl.LightningModule, epoch: int) -> None:
@@ -153,26 +142,6 @@ def _on_axis(module: pl.LightningModule, epoch: int) -> None:
     module.log("step", float(epoch), on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
 
 
-def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any], epoch: int) -> None:
-    """A run's row in the table, without a list of columns, which TensorBoard would use for all runs."""
-    from torch.utils.tensorboard.summary import hparams
-
-    _, start, end = hparams(options, {})
-    for summary in (start, end):
-        board.experiment._get_file_writer().add_summary(summary, epoch)
-
-
 def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:
     loggers: list[pl.loggers.Logger] = trainer.loggers if trainer.is_global_zero else []
     return [logger for logger in loggers if isinstance(logger, pl.loggers.TensorBoardLogger)]
-
-
-def _plain(options: Any, before: str = "") -> dict[str, str | float | int | bool]:
-    """Nested options under flat names such as ``net/class_path``."""
-    found: dict[str, str | float | int | bool] = {}
-    for name, value in dict(options).items():
-        if isinstance(value, dict):
-            found |= _plain(value, f"{before}{name}/")
-        else:
-            found[f"{before}{name}"] = value if isinstance(value, str | float | int | bool) else str(value)
-    return found

@@ -61,17 +61,11 @@ def make_trainer(
         >>> lit.result.verdict.name, lit.result.mistakes
         ('SEPARATED', 18)
     """
-    own = [*callbacks, SetAside(folder)]
-    return trainer_in(folder, max_epochs, callbacks=own, picture_every=picture_every, **options)
+    return trainer_in(folder, max_epochs, [*callbacks, SetAside(folder)], picture_every, **options)
 
 
 def trainer_in(
-    folder: str | Path,
-    max_epochs: int,
-    *,
-    callbacks: Sequence[pl.Callback] = (),
-    picture_every: int = 10,
-    **options: Any,
+    folder: str | Path, max_epochs: int, callbacks: Sequence[pl.Callback], picture_every: int, **options: Any
 ) -> pl.Trainer:
     """Return the Trainer of :func:`make_trainer`, for a folder whose earlier runs the caller takes care of."""
     quiet()
@@ -92,12 +86,11 @@ def trainer_in(
 
 
 def _launched(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The processes that ``torchrun`` has started, which a Trainer has to be told of, where options leave them open."""
-    if not torch.distributed.is_available() or not torch.distributed.is_torchelastic_launched():
+    """Return the processes that ``torchrun`` has started, which a Trainer has to be told of, unless options say so."""
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    if processes == 1 or not torch.distributed.is_torchelastic_launched():
         return {}
-    processes, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    if processes == 1:
-        return {}
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
     found = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
     return {name: value for name, value in found.items() if options.get(name, "auto") in ("auto", _ONE_NODE.get(name))}
 

@@ -1,13 +1,13 @@
-"""Arguments as a checkpoint keeps them: nets, heads, optimizers and schedulers as plain types, and back.
+"""Nets, optimizers and schedulers as plain types in checkpoints and model files, and back.
 
-A class with arguments is written as LightningCLI writes it, ``{"class_path": …, "init_args": {…}}``, so that a config
-and a checkpoint read alike. A checkpoint is data, not a program: only torchperc's own nets, ``nn.Linear`` and torch's
-optimizers and schedulers are made from one, and nothing is imported.
+A class with arguments is ``{"class_path": …, "init_args": {…}}``, as in LightningCLI's configs. A file is data, not a
+program: only torchperc's nets, ``nn.Linear`` and torch's optimizers and schedulers are made; nothing is imported.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -55,13 +55,11 @@ def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) ->
 def why_not_described(net: object) -> str | None:
     """Why a net cannot be made again from its class and arguments, or ``None``."""
     if type(net) not in NETS.values():
-        known = "Perceptron, MulticlassPerceptron, JointPerceptron, MLP or nn.Linear"
-        return f"net must be a {known}, found {type(net).__name__}"
+        return f"net must be one of {', '.join(NETS)}, found {type(net).__name__}"
     if isinstance(net, MLP) and ACTIVATIONS.get(net.activation_name) is not net.activation:
-        own = f"the MLP has a custom activation, {net.activation_name!r}, which cannot be saved in a file"
-        return f"{own}; use one of {', '.join(ACTIVATIONS)}"
+        return f"net has a custom activation, {net.activation_name!r}; use one of {', '.join(ACTIVATIONS)}"
     if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
-        return "the JointPerceptron has custom features, which cannot be saved in a file; use block features"
+        return "net has custom features, which cannot be saved in a file; use block features"
     return None
 
 
@@ -98,51 +96,47 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
 
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:
     """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments."""
-    if make is None:
-        return None
     options: dict[str, Any] = {}
     if isinstance(make, partial):
-        options = {name: x.item() if isinstance(x, np.generic) else x for name, x in make.keywords.items()}
+        options = _plain_numbers(make.keywords)
         if make.func.__module__.partition(".")[0] == "jsonargparse":
             make = make.args[-1]  # LightningCLI gives partials of a function of its own, with the class at its end
         elif not make.args:
             make = make.func
+    try:
+        json.dumps(options)
+    except TypeError:
+        return _NOT_SAVED
     path = _class_path(make)
-    return {"class_path": path, "init_args": options} if path and _is_plain(options) else _NOT_SAVED
-
-
-def _class_path(kind: object) -> str | None:
-    packages: tuple[tuple[Any, type], ...] = ((torch.optim, Optimizer), (lr_scheduler, LRScheduler))
-    for package, base in packages:
-        name = getattr(kind, "__name__", "")
-        if isinstance(kind, type) and issubclass(kind, base) and getattr(package, name, None) is kind:
-            return f"{package.__name__}.{name}"
-    return None
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, str)
+    return None if make is None else {"class_path": path, "init_args": options} if path else _NOT_SAVED
 
 
 def as_factory(name: str, make: object) -> Callable[..., Any] | None:
     """A function that makes an optimizer or a scheduler, or the one that a checkpoint describes."""
     if isinstance(make, partial):  # numbers of numpy would end up in the optimizer's state, which is saved, too
-        numbers = {key: value.item() for key, value in make.keywords.items() if isinstance(value, np.generic)}
-        return partial(make, **numbers) if numbers else make
+        return partial(make, **_plain_numbers(make.keywords))
     if make is None or callable(make):
         return make
-    home: Any = {"optimizer": torch.optim, "scheduler": lr_scheduler}[name]
     if isinstance(make, Mapping):
+        home: Any = {"optimizer": torch.optim, "scheduler": lr_scheduler}[name]
         path, options = str(make.get("class_path")), make.get("init_args", {})
-        package, _, kind = path.rpartition(".")
-        found = getattr(home, kind, None) if package == home.__name__ else None
-        if isinstance(found, type) and _class_path(found) == path and isinstance(options, Mapping):
+        found: Any = getattr(home, path.rpartition(".")[2], None)
+        if _class_path(found) == path and isinstance(options, Mapping):
             return partial(found, **options)
     if make == _NOT_SAVED:
         remedy = f"pass it again, load_from_checkpoint(path, {name}=...)"
         raise ValueError(f"the {name} of this checkpoint is a custom function, which cannot be saved; {remedy}")
     raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")
+
+
+def _class_path(kind: Any) -> str | None:
+    """Where one of torch's own optimizers or schedulers is; ``None`` for anything else."""
+    if not isinstance(kind, type) or not issubclass(kind, Optimizer | LRScheduler):
+        return None
+    home: Any = torch.optim if issubclass(kind, Optimizer) else lr_scheduler
+    name = kind.__name__
+    return f"{home.__name__}.{name}" if getattr(home, name, None) is kind else None
+
+
+def _plain_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc._checks import first_line, require_packages
 from torchperc._files import write_atomically
-from torchperc.model.fitted import FittedModel, Outputs, answers
-from torchperc.model.format import MODEL
+from torchperc.model.model import FittedModel, Outputs, answers
+from torchperc.model.model_file import MODEL
+from torchperc.nn.modules import MLP
 
 _SAMPLES, _NUMBERS = 1000, 2**20  # of a check: rows, and numbers in all of them where rows are wide
-TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}
-"""How far a score may differ from torch's, as a fraction of the largest score."""
+_OPSET = 18  # of 2022: runtimes from then on read the file
+_LARGEST = 2_000_000_000  # bytes that one protobuf message holds
+_TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}  # of a score, as a fraction of the largest score
 
 
 @dataclass(frozen=True)
@@ -50,9 +56,7 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, MODEL))
         again, content = FittedModel.load(folder), Path(folder, MODEL).read_bytes()
-    checked = compare(model, again.outputs, len(content), f"cannot write {path}: the file")
-    write_atomically(Path(path), content)
-    return checked
+    return _write(model, path, content, again.outputs, "the file")
 
 
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
@@ -77,45 +81,114 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         >>> again(torch.tensor([[9.0, 2.0]]))[1], json.loads(extra["torchperc.json"])["labels"]
         (tensor([1]), ['no', 'yes'])
     """
-    refuse_text(model, "torch.export")
     buffer = io.BytesIO()
-    sample = torch.zeros(3, model.width, dtype=model.input_dtype)  # neither 0 nor 1 rows, which would be special
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns of its own deprecated ways while it exports
-        program = torch.export.export(model.module(), (sample,), dynamic_shapes={"X": {0: torch.export.Dim("N")}})
-        torch.export.save(program, buffer, extra_files={"torchperc.json": json.dumps(texts(model))})
+    with _exporting(model, "torch.export") as arguments:
+        program = torch.export.export(**arguments)
+        torch.export.save(program, buffer, extra_files={"torchperc.json": json.dumps(_texts(model))})
         again = torch.export.load(io.BytesIO(buffer.getvalue())).module()
-    content, who = buffer.getvalue(), f"cannot write {path}: torch.export"
-    checked = compare(model, lambda X: Outputs(*again(X)), len(content), who)
-    write_atomically(Path(path), content)
-    return checked
+    return _write(model, path, buffer.getvalue(), lambda X: Outputs(*again(X)), "torch.export")
 
 
-def refuse_text(model: FittedModel, what: str) -> None:
-    """Refuse a model whose features are words, where a file takes numbers only."""
+def save_onnx(model: FittedModel, path: str | Path) -> Checked:
+    """Write a model as an ONNX file, atomically, after running it in onnxruntime against torch.
+
+    The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, N free, and gives ``scores``
+    (N,) or (N, K), ``label`` (N,) int64, the place of the label in ``labels``, and of a logistic head ``probabilities``
+    (N, K); a regression gives ``prediction`` (N,) float64, in the target's units. The decision is the head's own, on
+    ties too. NaN is imputed as in training; if training imputed nothing, its label is −1. Labels, feature names, head
+    and ``about`` are in the file's metadata properties as JSON. The file is refused if a label is not the decision on
+    its own score, or if a score differs from torch's by more than 1e-5 of the largest score (1e-12 in float64).
+
+    Args:
+        model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.
+        path: the file, in a folder that exists. A file of that name is replaced.
+
+    Example:
+        >>> import torchperc as tp
+        >>> model = FittedModel.of(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_onnx(model, f"{folder}/model.onnx").samples
+        1000
+    """
+    require_packages("save_onnx", "onnx", "onnxscript", "onnxruntime")
+    import onnxruntime as runtime
+
+    content = _onnx_file(model)
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
+        why = f"onnxruntime {runtime.__version__} does not run this net ({first_line(error)})"
+        raise ValueError(f"cannot write {path}: {why}; use a float32 net or another activation") from None
+
+    def run(X: Tensor) -> Outputs:
+        return Outputs(*(torch.from_numpy(np.asarray(found)) for found in session.run(None, {"X": X.numpy()})))
+
+    return _write(model, path, content, run, "onnxruntime")
+
+
+def _onnx_file(model: FittedModel) -> bytes:
+    """The bytes of an ONNX file, without the paths and source lines that torch notes in it."""
+    with _exporting(model, "ONNX") as arguments:
+        net = arguments["mod"].net
+        if sum(values.nbytes for values in arguments["mod"].state_dict().values()) > _LARGEST:
+            raise ValueError(f"the model of {model.width:,} features is over 2 GB, more than an ONNX file holds")
+        if isinstance(net, MLP) and net.activation_name == "leaky_relu":  # the operator keeps its slope in float32
+            slope = torch.tensor(0.01, dtype=model.dtype)
+            net.activation = lambda x: torch.maximum(x, slope * x)
+        names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
+        options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET}
+        program = torch.onnx.export(arguments.pop("mod"), **arguments, **options, verbose=False)
+    assert program is not None
+    file: Any = program.model_proto
+    for part in (*file.graph.node, *file.graph.initializer, *file.graph.value_info, file.graph, file):
+        part.ClearField("metadata_props")
+    for name, value in _texts(model).items():
+        file.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
+    file.producer_name, file.producer_version = "torchperc", version("torchperc")
+    content: bytes = file.SerializeToString(deterministic=True)
+    return content
+
+
+@contextmanager
+def _exporting(model: FittedModel, what: str) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of an export, with torch silent about its own ways; refuse what takes more than numbers."""
+    if not isinstance(model, FittedModel):
+        raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel.of(net, …) makes one")
     if model.encoding is not None and model.encoding.text_columns:
         column = f"the model reads free text (column {model.encoding.text_columns[0]!r}), and {what} takes numbers only"
         raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
+    samples = torch.zeros(3, model.width, dtype=model.input_dtype)  # 0 and 1 samples would be special
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield {"mod": model.module(), "args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
+    finally:
+        logger.setLevel(before)
 
 
-def texts(model: FittedModel) -> dict[str, Any]:
+def _texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    about: dict[str, Any] = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
-    if model.regression:
-        about["target"] = model.target
-    return {"labels": list(model.labels), "features": list(model.names), **about}
+    about = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
+    target = {"target": model.target} if model.regression else {}
+    return {"labels": list(model.labels), "features": list(model.names), **about, **target}
 
 
 @torch.no_grad()
-def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who: str) -> Checked:
-    """Run a file beside torch; refuse other labels for its scores, and scores outside :data:`TOLERANCES`."""
-    module = model.module()
-    X = _samples(model)
-    torchs, theirs = Outputs(*module(X)), run(X)
-    alone = run(X[:1])  # a batch of one, where shapes go wrong first
-    if _shapes(theirs) != _shapes(torchs) or _shapes(alone) != _shapes(Outputs(*module(X[:1]))):
-        raise ValueError(f"{who} gives {_shapes(theirs)} and torch {_shapes(torchs)}; please report this")
-    tolerance, reach = TOLERANCES[model.dtype], float(torchs.scores.abs().max())
+def _write(model: FittedModel, path: str | Path, content: bytes, run: Callable[[Tensor], Outputs], who: str) -> Checked:
+    """Run a file beside torch and write it; refuse other labels, and scores outside the tolerance."""
+    module, X, who = model.module(), _samples(model), f"cannot write {path}: {who}"
+    for given in (X[:1], X):  # a batch of one, where shapes go wrong first
+        torchs, theirs = Outputs(*module(given)), run(given)
+        shapes = [[tuple(v.shape) for v in outputs if v is not None] for outputs in (theirs, torchs)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{who} gives {shapes[0]} and torch {shapes[1]}; please report this")
+    tolerance, reach = _TOLERANCES[model.dtype], float(torchs.scores.abs().max())
     off = (torchs.scores.double() - theirs.scores.double()).abs()
     if not (off <= tolerance * reach).all():
         row = int((~(off <= tolerance * reach)).reshape(len(X), -1).any(1).nonzero()[0])
@@ -128,11 +201,8 @@ def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who
     ours, others = own.probabilities, theirs.probabilities
     if ours is not None and others is not None and not torch.allclose(ours, others, rtol=0, atol=tolerance):
         raise ValueError(f"{who} gives other probabilities than torch for the same scores; please report this")
-    return Checked(size, len(X), float(off.max()), reach)
-
-
-def _shapes(outputs: Outputs) -> list[tuple[int, ...]]:
-    return [tuple(values.shape) for values in outputs if values is not None]
+    write_atomically(Path(path), content)
+    return Checked(len(content), len(X), float(off.max()), reach)
 
 
 def _samples(model: FittedModel) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -33,9 +33,19 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
         >>> torch.equal(linear.weight, net.weight)
         True
     """
-    tensors = {name: _detached(name, value) for name, value in net.state_dict().items()}
-    _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
-    write_checksummed(path, tensors, _texts(metadata))
+    tensors = {}
+    for name, value in net.state_dict().items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; use tensors only")
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()  # safetensors refuses tied weights
+    for name, text in (metadata or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
+        if name in RESERVED:
+            raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
+    if found := find_non_finite(tensors.items()):
+        raise ValueError(f"cannot save {path}: {found}, and weights must be finite; train the net again")
+    write_checksummed(path, tensors, metadata or {})
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
@@ -53,58 +63,24 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
         ValueError: ...net.safetensors does not fit Linear: weight is (1, 3) torch.float32 in the file, (1, 2) ...
     """
     tensors, metadata, _ = read_safetensors(path)
-    differences = list(_differences(tensors, net.state_dict()))
+    held, own = (
+        {name: f"{tuple(each.shape)} {each.dtype}" for name, each in found.items()}
+        for found in (tensors, net.state_dict())
+    )
+    differences = [
+        f"{name} is {held.get(name, 'missing')} in the file, {own.get(name, 'missing')} in the net"
+        for name in {**own, **held}
+        if held.get(name) != own.get(name)
+    ]
     if differences:
-        why = f"{path} does not fit {type(net).__name__}: {'; '.join(differences)}"
-        raise ValueError(f"{why}. Load it into a net of the sizes and dtype it was saved from")
-    _refuse_non_finite(tensors, f"cannot load {path}", "use another file")
+        remedy = "load it into a net of the sizes and dtype it was saved from"
+        raise ValueError(f"{path} does not fit {type(net).__name__}: {'; '.join(differences)}; {remedy}")
+    if found := find_non_finite(tensors.items()):
+        raise ValueError(f"cannot load {path}: {found}, and weights must be finite; use another file")
     net.load_state_dict(tensors)
     return metadata
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str], bool]:
-    """Tensors and text of a safetensors file, by name, and whether it has a checksum; a wrong one is a ``ValueError``.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_safetensors(nn.Linear(3, 1), f"{folder}/net.safetensors", {"trained on": "AND"})
-        ...     tensors, texts, sealed = read_safetensors(f"{folder}/net.safetensors")
-        >>> sorted(tensors), texts, sealed
-        (['bias', 'weight'], {'trained on': 'AND'}, True)
-    """
+    """Tensors and texts of a safetensors file by name, and whether it has a checksum, which must be right."""
     return read_checksummed(path)
-
-
-def _detached(name: str, value: object) -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; a safetensors file holds tensors")
-    return value.detach().to("cpu", copy=True).contiguous()  # a copy, as safetensors refuses tied weights
-
-
-def _refuse_non_finite(tensors: Mapping[str, Tensor], what: str, remedy: str) -> None:
-    found = find_non_finite(tensors.items())
-    if found:
-        raise ValueError(f"{what}: {found}, and weights must be finite; {remedy}")
-
-
-def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    texts = dict(metadata or {})
-    for name, text in texts.items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
-        if name in RESERVED:
-            raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
-    return texts
-
-
-def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:
-    for name in own:
-        if name not in found:
-            yield f"{name} is not in the file"
-    for name, tensor in found.items():
-        if name not in own:
-            yield f"{name} is not in the net"
-        elif (tensor.shape, tensor.dtype) != (own[name].shape, own[name].dtype):
-            kinds = [f"{tuple(each.shape)} {each.dtype}" for each in (tensor, own[name])]
-            yield f"{name} is {kinds[0]} in the file, {kinds[1]} in the net"

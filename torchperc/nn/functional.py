@@ -1,8 +1,7 @@
 """The mathematics as pure functions: scores, decisions, losses, mistakes, geometry, feature maps.
 
 ``s`` is a score w·x + b, ``y`` a label −1/+1; with K classes ``s`` has a last dimension of K and ``y`` holds class
-indices. Losses check the values of their labels where that costs nothing: not on a GPU, which a look would stall, and
-not under ``torch.compile`` or ``vmap``.
+indices. Losses check their labels on the CPU only, and not under ``torch.compile`` or ``vmap``.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ REDUCTIONS = ("mean", "sum", "none")
 TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
 REAL = "real"  # targets of regression: any finite numbers
-POSITIONS = ("first", "last")
 
 
 # --- scores and decisions -----------------------------------------------------------------------------------------
@@ -40,8 +38,7 @@ def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b like ``torch.nn.functional.linear``, for sparse x too: (…, d) → (…, K).
 
-    Forward and backward of a sparse x (``torch.sparse_csr`` or ``torch.sparse_coo``) are one sparse product each, on
-    the CPU by scipy, with gradients to weight and bias.
+    A sparse x (``torch.sparse_csr`` or ``torch.sparse_coo``) gives gradients to weight and bias, none to itself.
 
     Example:
         >>> weight = torch.tensor([[3.0, 2.0]], requires_grad=True)
@@ -52,33 +49,25 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not is_sparse(x):
         return F.linear(x, weight, bias)
     if x.dim() != 2 or x.shape[1] != weight.shape[1]:
-        raise ValueError(
-            f"x has shape {tuple(x.shape)} but (N, {weight.shape[1]}) is needed, as weight has so many columns"
-        )
+        raise ValueError(f"x has shape {tuple(x.shape)} but (N, {weight.shape[1]}) is needed by the weight")
     if x.dtype != weight.dtype or x.device != weight.device:
-        raise TypeError(
-            f"x is {x.dtype} on {x.device} but weight is {weight.dtype} on {weight.device}; convert one of them"
-        )
+        raise TypeError(f"x is {x.dtype} on {x.device} but weight is {weight.dtype} on {weight.device}; convert one")
     product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
     return product if bias is None else product + bias
 
 
 class _SparseProduct(torch.autograd.Function):
-    """X·Wᵀ for sparse X, and gᵀ·X backwards."""
+    """X·Wᵀ for sparse X, and gᵀ·X backwards; on the CPU by scipy."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
-            ctx.x = x
-            return x @ weight.T
-        ctx.x = as_csr(x)
-        return torch.from_numpy(ctx.x @ weight.detach().numpy().T)
+        by_scipy = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+        ctx.x = as_csr(x) if by_scipy else x
+        return torch.from_numpy(ctx.x @ weight.detach().numpy().T) if by_scipy else x @ weight.T
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None]:
-        if not ctx.needs_input_grad[1]:
-            return None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         if isinstance(ctx.x, Tensor):
             return None, (ctx.x.t() @ grad).T
         return None, torch.from_numpy((ctx.x.T @ grad.numpy()).T)
@@ -120,7 +109,7 @@ def decide_class(s: Tensor) -> Tensor:
 def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Score and index of the strongest wrong class (the lowest index among the largest): (…, K), (…,) → two (…,).
 
-    The score is gathered at the index, so that a tie sends its gradient to one class and not, as ``amax``, to all.
+    A tie sends its gradient to this one class, where ``amax`` would send it to all.
 
     Example:
         >>> rival_scores(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([1]))
@@ -128,22 +117,17 @@ def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """
     index = s.detach().masked_fill(_one_hot(y, s.shape[-1]), float("-inf")).argmax(-1)
     index = torch.where(index == y, (y == 0).long(), index)  # all others are −inf: the lowest of them
-    return s.gather(-1, index.unsqueeze(-1)).squeeze(-1), index
+    return _at(s, index), index
 
 
-def slacks(s: Tensor, y: Tensor) -> Tensor:
+def functional_margins(s: Tensor, y: Tensor) -> Tensor:
     """Return functional margins: y·s, or s_y − s_r against the strongest wrong class r.
 
     Example:
-        >>> slacks(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
+        >>> functional_margins(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
         tensor([ 2., -1.])
     """
-    return own_scores(s, y) - rival_scores(s, y)[0] if s.dim() > y.dim() else y * s
-
-
-def own_scores(s: Tensor, y: Tensor) -> Tensor:
-    """Return the score of each sample's own class: (…, K), (…,) → (…,)."""
-    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+    return _at(s, y) - rival_scores(s, y)[0] if s.dim() > y.dim() else y * s
 
 
 def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
@@ -163,13 +147,23 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
     check_choice("tie", tie, TIES)
     if margin and tie == "sign":
         raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
-    differs, slack = _decisions(s, y) != y, slacks(s, y)
+    differs, m = _decisions(s, y) != y, functional_margins(s, y)
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
-    return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
+    return differs | m.isnan() if tie == "sign" else ~(m > margin) if tie == "update" else ~(m >= margin)
 
 
 def _decisions(s: Tensor, y: Tensor) -> Tensor:
     return decide_class(s) if _has_classes(s, y) else decide(s)
+
+
+def _at(s: Tensor, y: Tensor) -> Tensor:
+    """Return one class's score per sample: (…, K), (…,) → (…,)."""
+    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+
+
+def _one_hot(y: Tensor, classes: int) -> Tensor:
+    """As ``F.one_hot`` but boolean, for any integer type, and under vmap."""
+    return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
 
 
 # --- losses: scores (…,) with labels −1/+1, or scores (…, K) with class indices (…,) ------------------------------
@@ -178,15 +172,13 @@ def _decisions(s: Tensor, y: Tensor) -> Tensor:
 def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
     r"""Perceptron criterion: L = max(0, −y·s), for K classes L = max(0, max_{r≠y} s_r − s_y).
 
-    At the kink y·s = 0 the value is 0 and the derivative in s is a choice: ``"update"`` takes −y, which is the
-    perceptron rule; ``"strict"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
-    (s ≥ 0 → +1) is wrong, that is for y = −1 only. With K classes s_y − max s_r stands in place of y·s.
-
     Args:
         s: scores.
         y: labels −1/+1 of the same shape, or class indices.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        tie: the choice at the kink.
+        tie: the derivative in s at the kink y·s = 0 (K classes: s_y = max s_r): ``"update"`` takes −y, which is the
+            perceptron rule; ``"strict"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
+            (s ≥ 0 → +1) is wrong, that is for y = −1 only.
 
     Example:
         >>> s = torch.tensor([2.0, -1.0, 0.0], requires_grad=True)
@@ -197,8 +189,8 @@ def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str =
         tensor(2.)
     """
     _check_labels(s, y)
-    wrong, slack = mistakes(s.detach(), y, tie=tie), slacks(s, y)
-    return reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
+    wrong, m = mistakes(s.detach(), y, tie=tie), functional_margins(s, y)
+    return reduce(torch.where(wrong, -m, torch.zeros_like(m)), reduction)
 
 
 def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
@@ -220,13 +212,11 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
     """
     classes = False
     if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
-        _check_real(s, y)
+        _check_real_targets(s, y)
         s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
     elif classes := _check_labels(s, y):
         y = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
-    t = y.to(s.dtype)
-    if targets == "0/1":
-        t = (t + 1) / 2
+    t = (y.to(s.dtype) + 1) / 2 if targets == "0/1" else y.to(s.dtype)
     losses = (t - s).square() / 2
     return reduce(losses.sum(-1) if classes else losses, reduction)
 
@@ -241,9 +231,9 @@ def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
         tensor(0.6931)
     """
     if _check_labels(s, y):
-        return reduce(-own_scores(s.log_softmax(-1), y), reduction)
-    slack = y * s
-    return reduce(torch.logaddexp(-slack, torch.zeros_like(slack)), reduction)
+        return reduce(-_at(s.log_softmax(-1), y), reduction)
+    # from 40 on log(1 + eˣ) is x in double precision; logaddexp's gradient would wake threads even for small batches
+    return reduce(F.softplus(-(y * s), threshold=40.0), reduction)
 
 
 def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -280,63 +270,48 @@ def reduce(values: Tensor, reduction: str) -> Tensor:
 def _check_labels(s: Tensor, y: Tensor) -> bool:
     """Return whether y holds class indices; raise if it holds neither those nor −1/+1."""
     classes = _has_classes(s, y)
-    if not classes:
-        if _seen((y != 1) & (y != -1)):
-            raise ValueError(
-                f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first, and for "
-                "real-valued targets use LMSLoss(targets='real'), RegressionHead(), or LitRegressor under a Trainer"
-            )
-    elif y.is_floating_point():
-        raise TypeError(
-            f"class indices must be integers, found {y.dtype}; use y.long(), and for real-valued targets "
-            "RegressionHead()"
-        )
-    elif _seen((y < 0) | (y >= s.shape[-1])):
-        raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
+    real = "for real-valued targets use RegressionHead(), or LMSLoss(targets='real')"
+    if classes and y.is_floating_point():
+        raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long(), and {real}")
+    if _holds_anywhere((y < 0) | (y >= s.shape[-1]) if classes else (y != 1) & (y != -1)):
+        known = f"class indices 0 to {s.shape[-1] - 1}" if classes else "-1 and +1"
+        raise ValueError(f"labels must be {known}, found {y.unique().tolist()[:5]}; map yours to them; {real}")
     return classes
 
 
 def _has_classes(s: Tensor, y: Tensor) -> bool:
     """Return whether s holds a score per class; raise if the shapes fit neither that nor one score per sample."""
     for name, values in (("scores", s), ("labels", y)):
-        if not isinstance(values, Tensor):
-            raise TypeError(f"{name} must be a tensor, found {type(values).__name__}; use torch.as_tensor({name})")
+        if not isinstance(values, Tensor) or values.is_complex():
+            found = getattr(values, "dtype", type(values).__name__)
+            raise TypeError(f"{name} must be a tensor, found {found}; use torch.as_tensor, and real numbers")
     if s.shape == y.shape:
         return False
     if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape or s.shape[-1] < 2:
+        found = f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}"
         raise ValueError(
-            f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; one score per sample needs equal shapes "
-            "(scores.squeeze(-1) drops a last dimension of 1), K classes need (…, K) and (…,)"
+            f"{found}; give y of the same shape (see scores.squeeze(-1)), or for K classes (…, K) and (…,)"
         )
     return True
 
 
-def _check_real(s: Tensor, y: Tensor) -> None:
-    if not isinstance(y, Tensor) or y.is_complex():
-        found = y.dtype if isinstance(y, Tensor) else type(y).__name__
-        raise TypeError(f"targets must be a tensor of real numbers, found {found}")
-    if s.shape != y.shape:
-        raise ValueError(
-            f"scores have shape {tuple(s.shape)} and targets {tuple(y.shape)}; they must be equal: one target per score"
-        )
-    if y.is_floating_point() and _seen(~torch.isfinite(y)):
+def _check_real_targets(s: Tensor, y: Tensor) -> None:
+    if isinstance(y, Tensor) and s.shape != y.shape:
+        raise ValueError(f"scores have shape {tuple(s.shape)} and targets {tuple(y.shape)}; give one target per score")
+    _has_classes(s, y)  # refuses what is no tensor
+    if _holds_anywhere(~torch.isfinite(y)):
         bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
         raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
 
 
-def _seen(condition: Tensor) -> bool:
-    """Return whether the condition holds anywhere, where a look neither stalls a device nor breaks a trace."""
+def _holds_anywhere(condition: Tensor) -> bool:
+    """Whether a condition holds for any entry; False where looking would stall a device or break a trace."""
     if torch.compiler.is_compiling() or condition.device.type != "cpu":
         return False
     try:
         return bool(condition.any())
     except RuntimeError:  # under vmap there is no single answer
         return False
-
-
-def _one_hot(y: Tensor, classes: int) -> Tensor:
-    """As ``F.one_hot`` but boolean, for any integer type, and under vmap."""
-    return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
 
 
 # --- geometry of the hyperplane -----------------------------------------------------------------------------------
@@ -375,8 +350,7 @@ def signed_distance(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 def geometric_margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Geometric margin γ = min_n y_n·(w·x_n + b)/‖w‖ of a hyperplane; negative if a point is on the wrong side.
 
-    :func:`torchperc.theory.margin` divides by ‖(w, b)‖, the bias in the norm as the mistake bound needs it, and
-    ``RuleTrainer(margin=)`` is a required margin y·s, divided by nothing.
+    :func:`torchperc.theory.margin` divides by ‖(w, b)‖, as the mistake bound needs it.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [4.0]]), torch.tensor([-1, 1])
@@ -393,7 +367,7 @@ def _norm(weight: Tensor) -> Tensor:
     if weight.dim() != 2 or len(weight) != 1:
         raise ValueError(f"weight has shape {tuple(weight.shape)}; one hyperplane has (1, d)")
     norm: Tensor = torch.linalg.vector_norm(weight)
-    if _seen(norm == 0):
+    if _holds_anywhere(norm == 0):
         raise ValueError("the weights are all zero, so they define no hyperplane; train the net first")
     return norm
 
@@ -401,8 +375,8 @@ def _norm(weight: Tensor) -> Tensor:
 def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[Tensor, Tensor]:
     """Starting weights (1, d) and bias (1,): the flattest plane s = w·x + b through the first sample of either class.
 
-    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁; with one feature this is the slope (t₂ − t₁)/(x₂ − x₁).
-    For regression the plane goes through the first sample and the next one whose x differs from it.
+    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁. For regression the plane goes through the first sample and
+    the next one whose x differs from it.
 
     Args:
         x: samples (N, d).
@@ -417,19 +391,15 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
     """
     if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
         x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
-        t = check_targets(y, len(x)).to(x)
-        others = (x != x[0]).any(-1).nonzero()
-        first, second = 0, int(others[0, 0]) if len(others) else 0
+        t, groups = check_targets(y, len(x)).to(x), (torch.ones(1), (x != x[0]).any(-1))
     else:
-        t = torch.where(y == 1, 1.0, 0.0 if targets == "0/1" else -1.0).to(x)
-        if not ((y == 1).any() and (y == -1).any()):
-            raise ValueError(
-                f"y must hold -1 and +1, found {y.unique().tolist()[:5]}; for real-valued targets use targets='real'"
-            )
-        first, second = (int((y == label).nonzero()[0, 0]) for label in (-1, 1))
-    step = x[second] - x[first]
-    if not step.any():
-        raise ValueError("x has equal samples where two that differ are needed; shuffle x, or add other samples")
+        t, groups = torch.where(y == 1, 1.0, 0.0 if targets == "0/1" else -1.0).to(x), (y == -1, y == 1)
+    rows = [int(group.nonzero()[0, 0]) for group in groups if group.any()]
+    if len(rows) < 2 or not (step := x[rows[1]] - x[rows[0]]).any():
+        raise ValueError(
+            f"two samples that differ, one per class (or targets='real'), are needed; found y={y.tolist()[:5]}"
+        )
+    first, second = rows
     weight = (t[second] - t[first]) * step / step.square().sum()
     return weight[None], (t[first] - weight @ x[first])[None]
 
@@ -464,7 +434,8 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
     """
     value = check_number("value", value, above=0)
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
-    return _put(x, x.new_full((*x.shape[:-1], 1), value), position)
+    constant = x.new_full((*x.shape[:-1], 1), value)
+    return torch.cat((constant, x) if _goes_first(position) else (x, constant), -1)
 
 
 def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
@@ -474,7 +445,8 @@ def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float
         >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
         tensor([[-4., 3., 2.]])
     """
-    return _put(weight, bias.unsqueeze(-1) / check_number("value", value, above=0), position)
+    column = bias.unsqueeze(-1) / check_number("value", value, above=0)
+    return torch.cat((column, weight) if _goes_first(position) else (weight, column), -1)
 
 
 def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -484,8 +456,10 @@ def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> t
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
         (tensor([[3., 2.]]), tensor([-4.]))
     """
-    first, value = check_choice("position", position, POSITIONS) == "first", check_number("value", value, above=0)
-    return (weight[:, 1:], weight[:, 0] * value) if first else (weight[:, :-1], weight[:, -1] * value)
+    value = check_number("value", value, above=0)
+    if _goes_first(position):
+        return weight[:, 1:], weight[:, 0] * value
+    return weight[:, :-1], weight[:, -1] * value
 
 
 def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
@@ -504,6 +478,5 @@ def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
     return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
 
 
-def _put(values: Tensor, column: Tensor, position: str) -> Tensor:
-    first = check_choice("position", position, POSITIONS) == "first"
-    return torch.cat((column, values) if first else (values, column), -1)
+def _goes_first(position: str) -> bool:
+    return check_choice("position", position, ("first", "last")) == "first"

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 
 from torchperc._checks import check_choice, check_number
 from torchperc.nn import functional as tpf
@@ -26,11 +27,10 @@ class PerceptronLoss(_Loss):
     """Perceptron criterion max(0, −y·s); see :func:`torchperc.nn.functional.perceptron_loss`.
 
     Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        reduction: of the losses of the samples.
         tie: derivative at y·s = 0: ``"update"`` −y, ``"strict"`` 0, ``"sign"`` −y for y = −1 only.
 
     Example:
-        >>> import torch
         >>> PerceptronLoss()(torch.tensor([-2.0, 3.0]), torch.tensor([1, 1]))
         tensor(1.)
     """
@@ -39,7 +39,7 @@ class PerceptronLoss(_Loss):
         super().__init__(reduction)
         self.tie = check_choice("tie", tie, tpf.TIES)
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+    def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The loss of scores against labels −1/+1."""
         return tpf.perceptron_loss(scores, y, reduction=self.reduction, tie=self.tie)
 
@@ -48,23 +48,19 @@ class MulticlassPerceptronLoss(PerceptronLoss):
     """K-class perceptron criterion max(0, max_{r≠y} s_r − s_y), with the options of :class:`PerceptronLoss`.
 
     Example:
-        >>> import torch
         >>> MulticlassPerceptronLoss()(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
         tensor(2.)
     """
 
 
 class LMSLoss(_Loss):
-    """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2; labels are −1/+1 in either case.
-
-    With ``targets="real"`` it is the loss of regression: y holds any finite numbers.
+    """Squared error ½(t − s)²; see :func:`torchperc.nn.functional.lms_loss`.
 
     Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        targets: ``"-1/+1"``, ``"0/1"`` or ``"real"``.
+        reduction: of the losses of the samples.
+        targets: ``"-1/+1"`` for t = y, ``"0/1"`` for t = (y + 1)/2, ``"real"`` for regression on any finite numbers.
 
     Example:
-        >>> import torch
         >>> LMSLoss(targets="0/1")(torch.tensor([0.0, 1.0]), torch.tensor([1, 1]))
         tensor(0.2500)
     """
@@ -73,7 +69,7 @@ class LMSLoss(_Loss):
         super().__init__(reduction)
         self.targets = check_choice("targets", targets, (*tpf.TARGETS, tpf.REAL))
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+    def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The loss of scores against labels −1/+1, or against real targets."""
         return tpf.lms_loss(scores, y, reduction=self.reduction, targets=self.targets)
 
@@ -82,12 +78,11 @@ class LogisticLoss(_Loss):
     """Logistic loss softplus(−y·s), stable for any finite score.
 
     Example:
-        >>> import torch
         >>> LogisticLoss()(torch.tensor([0.0]), torch.tensor([1]))
         tensor(0.6931)
     """
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+    def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The loss of scores against labels −1/+1."""
         return tpf.logistic_loss(scores, y, reduction=self.reduction)
 
@@ -96,12 +91,11 @@ class ZeroOneLoss(_Loss):
     """Zero-one loss: 1 where the decision is wrong. The mean is the error rate; there is no gradient.
 
     Example:
-        >>> import torch
         >>> ZeroOneLoss(reduction="sum")(torch.tensor([0.0, -1.0]), torch.tensor([1, 1]))
         tensor(1.)
     """
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+    def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The loss of scores against labels."""
         return tpf.zero_one_loss(scores, y, reduction=self.reduction)
 
@@ -110,7 +104,6 @@ class CostLoss(_Loss):
     """Asymmetric cost of a decision: ``fp`` for a false positive, ``fn`` for a false negative, each at least 0.
 
     Example:
-        >>> import torch
         >>> CostLoss(fp=1, fn=10)(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]))
         tensor(5.5000)
     """
@@ -120,6 +113,6 @@ class CostLoss(_Loss):
         self.fp = check_number("fp", fp, at_least=0)
         self.fn = check_number("fn", fn, at_least=0)
 
-    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+    def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The cost of the decisions that follow from the scores."""
         return tpf.cost_loss(scores, y, fp=self.fp, fn=self.fn, reduction=self.reduction)

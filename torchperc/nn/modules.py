@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -22,54 +22,57 @@ def identity(x: Tensor) -> Tensor:
 
 
 INITS = ("zeros", "uniform", "normal")
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "relu": F.relu,
-    "sigmoid": torch.sigmoid,
-    "leaky_relu": F.leaky_relu,
-    "elu": F.elu,
-    "gelu": F.gelu,
-    "silu": F.silu,
-    "softplus": F.softplus,
-    "identity": identity,
+_NAMES = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(F, name) for name in _NAMES} | {
+    "identity": identity
 }
 
 
-class _Linear(nn.Linear):
+class _Net(nn.Module):
+    """A net with a start from a seed, and decisions."""
+
+    num_classes: int | None = None
+
+    def _check_options(
+        self, in_features: int, init: str, seed: int | None, dtype: torch.dtype | None, inits: Sequence[str] = INITS
+    ) -> torch.dtype:
+        """Keep the checked options, and return the type of the parameters."""
+        self.in_features = check_int("in_features", in_features, at_least=1)
+        self.init = check_choice("init", init, inits)
+        self.seed = None if seed is None else check_int("seed", seed, at_least=0)
+        return check_float_dtype("dtype", dtype or torch.get_default_dtype())
+
+    def reset_parameters(self) -> None:
+        """Set the parameters to their start, drawn with the seed if there is one."""
+        _fill(self.parameters(), self.init, self.seed)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Return labels −1/+1 of a single score, else class indices: (N, d) → (N,) int64."""
+        scores = tpf.finite_scores(self(x))
+        return tpf.decide(scores) if self.num_classes is None else tpf.decide_class(scores)
+
+
+class _Linear(_Net, nn.Linear):
     """``nn.Linear`` that starts at zero or from a seed, and takes sparse samples."""
 
     bias: nn.Parameter | None  # type: ignore[assignment]  # as nn.Linear has it, whatever it says
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool,
-        init: str,
-        seed: int | None,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        self, in_features: int, units: int, bias: bool, init: str, seed: int | None, device: Any, dtype: Any
     ) -> None:
-        self.init, self.seed = _check_start(init, seed, INITS)  # needed by nn.Linear, which calls reset_parameters
-        in_features, dtype = check_int("in_features", in_features, at_least=1), _check_dtype(dtype)
-        super().__init__(in_features, out_features, check_bool("bias", bias), device, dtype)
-
-    def reset_parameters(self) -> None:
-        """Set the weights to zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
-        _fill(self.parameters(), self.init, self.seed)
+        dtype = self._check_options(
+            in_features, init, seed, dtype
+        )  # nn.Linear calls reset_parameters, which needs them
+        nn.Linear.__init__(self, in_features, units, check_bool("bias", bias), device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·x + b, one for each row of the weight."""
         return tpf.linear(x, self.weight, self.bias)
 
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Return labels −1/+1 of a single unit, else class indices: (N, d) → (N,) int64."""
-        return _decisions(self(x), self.out_features)
-
     def extra_repr(self) -> str:
         """Return the sizes, for ``print(net)``."""
-        classes = "" if self.out_features == 1 else f"num_classes={self.out_features}, "
+        classes = "" if self.num_classes is None else f"num_classes={self.num_classes}, "
         return f"in_features={self.in_features}, {classes}bias={self.bias is not None}"
 
 
@@ -145,6 +148,8 @@ class MulticlassPerceptron(_Linear):
         (torch.Size([3, 10]), tensor([0, 0, 0]))
     """
 
+    num_classes: int
+
     def __init__(
         self,
         in_features: int,
@@ -164,10 +169,8 @@ LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
 """Nets of one linear score, or one per class: all of them are ``nn.Linear``."""
 
 
-class JointPerceptron(nn.Module):
-    """One weight vector over joint features: scores s_k = w·φ(x, k), decision argmax.
-
-    x (N, d) → (N, K); weight (1, D) with D = K·(d + 1) by default.
+class JointPerceptron(_Net):
+    """One weight vector over joint features: scores s_k = w·φ(x, k), (N, d) → (N, K), decision argmax; weight (1, D).
 
     With the block features of :func:`torchperc.nn.functional.joint_features` (the default) this is
     :class:`MulticlassPerceptron` written as one vector; any other φ, such as features that classes share, is as good.
@@ -185,6 +188,7 @@ class JointPerceptron(nn.Module):
         (torch.Size([1, 9]), torch.Size([5, 3]))
     """
 
+    num_classes: int
     weight: nn.Parameter
     bias: None
 
@@ -201,26 +205,24 @@ class JointPerceptron(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.in_features = check_int("in_features", in_features, at_least=1)
+        dtype = self._check_options(in_features, init, seed, dtype)
         self.num_classes = check_int("num_classes", num_classes, at_least=2)
-        self.init, self.seed = _check_start(init, seed, INITS)
-        dtype = _check_dtype(dtype)
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:
             raise ValueError("bias=False needs the block features; features of your own have the constant you give")
         self.features = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
         probe = self.features(torch.zeros(1, in_features, dtype=dtype, device=device))
-        if not isinstance(probe, Tensor) or probe.dim() != 3 or probe.shape[:2] != (1, num_classes):
-            found = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
-            raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {found} for N = 1")
+        shape = tuple(getattr(probe, "shape", ()))
+        if len(shape) != 3 or shape[:2] != (1, num_classes):
+            raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {shape} for N = 1")
         self.weight = nn.Parameter(torch.empty(1, probe.shape[2], dtype=dtype, device=device))
         self.register_parameter("bias", None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the weight to zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
-        _fill([self.weight], self.init, self.seed)  # features may have parameters of their own
+        """Set the weight to its start; parameters that the features have stay as they are."""
+        _fill([self.weight], self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
@@ -229,17 +231,12 @@ class JointPerceptron(nn.Module):
         scores = self.features(x.reshape(-1, x.shape[-1])) @ self.weight[0]
         return scores.reshape(*x.shape[:-1], self.num_classes)
 
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Return class indices: (N, d) → (N,) int64."""
-        return _decisions(self(x), self.num_classes)
-
     def extra_repr(self) -> str:
         """Return the sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, num_classes={self.num_classes}, joint={self.weight.shape[1]}"
 
 
-class MLP(nn.Module):
+class MLP(_Net):
     """Layers of units: what a single perceptron cannot do, such as XOR; (N, d) → (N,), or (N, K) with ``num_classes``.
 
     Args:
@@ -247,11 +244,9 @@ class MLP(nn.Module):
         hidden: the number of units of each hidden layer; ``()`` leaves a linear net.
         num_classes: ``None`` for one score per sample, K ≥ 2 for K.
         activation: a name from ``tanh relu sigmoid leaky_relu elu gelu silu softplus identity``, or a function. The
-            step function of the perceptron itself is not among them: its derivative is 0 wherever it has one.
-        init: ``"default"`` as ``nn.Linear`` does it, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1),
-            weights and biases alike.
-        seed: makes the start repeatable without touching torch's global generator.
-        device, dtype: as for any module.
+            perceptron's step function is not among them: its derivative is 0 wherever it has one.
+        init: ``"default"`` as ``nn.Linear`` does it, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1).
+        seed, device, dtype: as for :class:`Perceptron`.
 
     Example:
         >>> net = MLP(2, hidden=(2,), activation="tanh", seed=0)
@@ -272,22 +267,17 @@ class MLP(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.in_features = check_int("in_features", in_features, at_least=1)
+        dtype = self._check_options(in_features, init, seed, dtype, ("default", "uniform", "normal"))
         if not isinstance(hidden, Sequence):
             raise TypeError(f"hidden must be a sequence of sizes such as (2,), found {type(hidden).__name__}")
         self.hidden = tuple(check_int("hidden", size, at_least=1) for size in hidden)
         self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-        self.init, self.seed = _check_start(init, seed, ("default", "uniform", "normal"))
         self.activation = _activation(activation)
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
-        sizes, dtype = (in_features, *self.hidden, num_classes or 1), _check_dtype(dtype)
+        sizes = (in_features, *self.hidden, num_classes or 1)
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
             self.layers = nn.ModuleList(nn.Linear(m, n, device=device, dtype=dtype) for m, n in pairwise(sizes))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the weights again, from the seed if there is one."""
-        _fill(self.parameters(), self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of the last layer; the first one takes sparse samples, too."""
@@ -297,23 +287,13 @@ class MLP(nn.Module):
             x = layer(self.activation(x))
         return x.squeeze(-1) if self.num_classes is None else x
 
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Return labels −1/+1, or class indices: (N, d) → (N,) int64."""
-        return _decisions(self(x), self.num_classes or 1)
-
     def extra_repr(self) -> str:
         """Return the activation, for ``print(net)``."""
         return f"activation={self.activation_name!r}, init={self.init!r}"
 
 
 def scores_of(net: nn.Module, x: Tensor) -> Tensor:
-    """Return the output of a net, also of an ``nn.Linear`` on sparse samples.
-
-    Example:
-        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
-        torch.Size([4, 3])
-    """
+    """Return the output of a net, also of an ``nn.Linear`` on sparse samples."""
     if isinstance(net, nn.Linear) and not isinstance(net, _Linear) and is_sparse(x):
         return tpf.linear(x, net.weight, net.bias)
     scores: Tensor = net(x)
@@ -321,7 +301,7 @@ def scores_of(net: nn.Module, x: Tensor) -> Tensor:
 
 
 @contextmanager
-def resting(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Switch a module to evaluation mode and back, submodule by submodule."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
@@ -332,25 +312,9 @@ def resting(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _decisions(scores: Tensor, units: int) -> Tensor:
-    scores = tpf.finite_scores(scores)
-    return tpf.decide(scores) if units == 1 else tpf.decide_class(scores)
-
-
-def _check_start(init: str, seed: int | None, inits: Sequence[str]) -> tuple[str, int | None]:
-    return check_choice("init", init, inits), None if seed is None else check_int("seed", seed, at_least=0)
-
-
-def _check_dtype(dtype: torch.dtype | None) -> torch.dtype:
-    return check_float_dtype("dtype", dtype or torch.get_default_dtype())
-
-
 def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     if activation in ("sign", "step", torch.sign, torch.sgn):
-        raise ValueError(
-            f"activation={activation!r} has derivative 0 almost everywhere, so gradient descent cannot train it; "
-            "use 'tanh', its smooth relative"
-        )
+        raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use its relative 'tanh'")
     if callable(activation):
         return activation
     return ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]
@@ -361,14 +325,11 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     bound = 1.0
     for parameter in parameters:
-        if init == "zeros":
-            parameter.zero_()
-            continue
         start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
         if init == "default" and start.dim() == 2:
             bound = start.shape[1] ** -0.5  # what nn.Linear draws from: U(−1/√d, 1/√d), its bias too
         if init == "normal":
             start.normal_(generator=generator)
-        else:
+        elif init != "zeros":
             start.uniform_(-bound, bound, generator=generator)
         parameter.copy_(start)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchperc._checks import Data, check_labels, is_sparse
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
-from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron, resting
+from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron, eval_mode
 from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import LinearModel, Model
@@ -50,8 +50,7 @@ class Classifier:
         """Scores on the CPU: (N,), or (N, K)."""
         given = X if isinstance(X, Tensor) else convert.csr_tensor(X).to(self.device)
         scores: Tensor = torch.as_tensor(self.score(given)).detach().cpu()
-        if scores.dim() == 2 and scores.shape[1] == 1:
-            scores = scores.squeeze(-1)
+        scores = scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
         if scores.dim() not in (1, 2) or len(scores) != X.shape[0]:
             found = f"scores of shape {tuple(scores.shape)} for {X.shape[0]} samples"
             raise ValueError(f"the model gives {found}; (N,) or (N, K) is needed")
@@ -63,13 +62,12 @@ class Classifier:
 
     def functional_margins(self, scores: Tensor, y: Tensor) -> Tensor:
         """y·(s − threshold), or s_y − s_r against the strongest other class: (N,)."""
-        return tpf.slacks(scores.double() - (self.head.threshold if scores.dim() == 1 else 0.0), y)
+        return tpf.functional_margins(scores.double() - (self.head.threshold if scores.dim() == 1 else 0.0), y)
 
 
 def classifier(model: Any, head: Head | None = None) -> Classifier:
     """The adapter of a model; see :class:`torchperc.plots.style.Display` for what models are."""
-    if isinstance(model, RuleResult):
-        model = model.model
+    model = model.model if isinstance(model, RuleResult) else model
     if isinstance(model, nn.Module):
         return _of_module(model, head)
     head = head or PerceptronHead()
@@ -78,13 +76,11 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
         own = weight.detach().cpu() if plain else None
         return Classifier(model.scores, head, weight.dtype, weight.device, own, graded=plain)
     if isinstance(model, KernelModel | VotedModel):
-        rows = model.support if isinstance(model, KernelModel) else model.logs[0].problem.samples
+        rows = model.support if isinstance(model, KernelModel) else model.log.problem.samples
         return Classifier(model.scores, head, rows.dtype, rows.device, graded=isinstance(model, KernelModel))
     if isinstance(model, Model) or callable(model):
         return Classifier(model.scores if isinstance(model, Model) else model, head)
-    raise TypeError(
-        f"model must be a net, a model, a RuleResult or a function from samples to scores, found {type(model).__name__}"
-    )
+    raise TypeError(f"model must be a net, a model, a RuleResult or a function, found {type(model).__name__}")
 
 
 def check_log(log: object) -> MistakeLog:
@@ -111,7 +107,7 @@ def _of_module(module: nn.Module, head: Head | None) -> Classifier:
     dtype, device = (None, None) if first is None else (first.dtype, first.device)
 
     def score(X: Tensor) -> Any:
-        with resting(module):
+        with eval_mode(module):
             return module(X)
 
     return Classifier(score, head, dtype, device, weight, graded=weight is not None)

@@ -224,8 +224,8 @@ def _length(model: Model, bias_scale: float) -> float:
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
-    ``curves`` has epochs and values by the name of the run, ``ylabel`` says what the values are, ``logarithmic``
-    whether they are drawn on a logarithmic scale. After :meth:`plot`, ``lines_`` has the lines by name.
+    ``curves`` has epochs and values by the name of the run, ``ylabel`` says what the values are. After
+    :meth:`plot`, ``lines_`` has the lines by name.
 
     Example:
         >>> display = ComparisonDisplay({"a": ([1, 2], [3, 1]), "b": ([1, 2], [2, 0])}, "mistakes").plot()
@@ -235,16 +235,10 @@ class ComparisonDisplay(style.Display):
 
     curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
     ylabel: str
-    logarithmic: bool = False
 
     @classmethod
     def from_logs(
-        cls,
-        logs: Mapping[str, MistakeLog],
-        *,
-        value: str = "error",
-        logarithmic: bool = False,
-        ax: style.AnyAxes = None,
+        cls, logs: Mapping[str, MistakeLog], *, value: str = "error", ax: style.AnyAxes = None
     ) -> ComparisonDisplay:
         """Compare runs by rule by their logs (or results), named as in the legend.
 
@@ -262,7 +256,7 @@ class ComparisonDisplay(style.Display):
             if value != "mistakes":
                 values = 100 * errors_by_epoch(check_log(log)) if value == "error" else values.cumsum()
             curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
-        return cls(curves, VALUES[value], logarithmic).plot(ax=ax)
+        return cls(curves, VALUES[value]).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
@@ -277,8 +271,6 @@ class ComparisonDisplay(style.Display):
         if self.ylabel.startswith("mistakes"):
             style.integer_ticks(axes.yaxis)
         style.epoch_axis(axes)
-        if self.logarithmic:
-            axes.set_yscale("log")
-        elif self.ylabel.endswith("(%)"):
+        if self.ylabel.endswith("(%)"):
             style.from_zero(axes)
         style.legend(axes, own, columns=4)

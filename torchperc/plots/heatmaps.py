@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,22 +14,18 @@ from torchperc._checks import check_int
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 
-if TYPE_CHECKING:
-    from matplotlib.colorbar import Colorbar
-    from matplotlib.image import AxesImage
-
 _WRITTEN = 12  # tags up to which each weight is written as a number
 
 
-def _image(ax: style.Axes, weights: Tensor, largest: float) -> AxesImage:
-    """Draw weights as colours on a scale that is symmetric about 0."""
-    return ax.imshow(weights.double().numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
-
-
-def _scale(figure: style.AnyFigure, image: AxesImage, axes: Any, **look: Any) -> Colorbar:
-    bar = figure.colorbar(image, ax=axes, format=style.tick, pad=0.02, aspect=25, **look)
+def _draw_weights(
+    display: style.Display, axes: Sequence[style.Axes], tables: Sequence[Tensor], largest: float, **look: Any
+) -> tuple[list[Any], Any]:
+    """Draw tables of weights as colours on one scale that is symmetric about 0."""
+    colours: dict[str, Any] = {"cmap": "PuOr_r", "vmin": -largest, "vmax": largest}
+    images = [ax.imshow(table.double().numpy(), **colours) for ax, table in zip(axes, tables, strict=True)]
+    bar = display.figure_.colorbar(images[0], ax=axes, format=style.tick, pad=0.02, aspect=25, **look)
     bar.set_label("weight (+ for, − against)", fontsize=9)
-    return bar
+    return images, bar
 
 
 @dataclass(eq=False, repr=False)
@@ -74,12 +70,11 @@ class WeightsDisplay(style.Display):
         count = len(self.weight)
         names = ["w"] if count == 1 and self.labels is None else style.label_names(self.labels, range(count))
         largest = float(self.weight.abs().max()) or 1.0
-        self.images_ = []
-        for panel, name, row in zip(self.ax_, names, self.weight, strict=True):
-            self.images_.append(_image(panel, row.reshape(self.shape), largest))
+        for panel, name in zip(self.ax_, names, strict=True):
             panel.set_title(style.shortened(name, 16), fontsize=9, pad=3)
             panel.set(xticks=[], yticks=[])
-        self.colorbar_ = _scale(self.figure_, self.images_[0], self.ax_)
+        tables = [row.reshape(self.shape) for row in self.weight]
+        self.images_, self.colorbar_ = _draw_weights(self, self.ax_, tables, largest)
 
 
 def _shape(shape: object, width: int) -> tuple[int, int]:
@@ -88,9 +83,7 @@ def _shape(shape: object, width: int) -> tuple[int, int]:
         raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
     rows, columns = (check_int("shape", side, at_least=1) for side in shape)
     if rows * columns != width:
-        raise ValueError(
-            f"shape={(rows, columns)} has {rows * columns} cells for {width} weights; rows·columns must match"
-        )
+        raise ValueError(f"shape={(rows, columns)} has {rows * columns} cells for {width} weights; they must match")
     return rows, columns
 
 
@@ -125,32 +118,25 @@ class TransitionDisplay(style.Display):
         return cls(transition, end, labels).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
+        count = len(self.end)
+        self._names = [style.shortened(name) for name in style.label_names(self.labels, range(count))]
+        # inches that the numbers need, or the names of many tags
+        self._side = min(16.0, 2.6 + 0.42 * min(count, _WRITTEN) + 0.12 * max(0, count - _WRITTEN))
         room = 0.08 * max(0, max(map(len, self._names)) - 8)  # for long names
         return style.canvas(ax, (self._side + 1.0 + room, self._side + room))
-
-    @property
-    def _names(self) -> list[str]:
-        return [style.shortened(name) for name in style.label_names(self.labels, range(len(self.end)))]
-
-    @property
-    def _side(self) -> float:
-        """Inches that the numbers need, or the names of many tags."""
-        count = len(self.end)
-        return min(16.0, 2.6 + 0.42 * min(count, _WRITTEN) + 0.12 * max(0, count - _WRITTEN))
 
     def _draw(self, own: bool) -> None:
         count, axes, names = len(self.end), self.ax_, self._names
         if self.transition.shape != (count + 1, count):
-            raise ValueError(
-                f"transition has shape {tuple(self.transition.shape)} for {count} weights of the end; it must be "
-                f"{(count + 1, count)}, with the start as its last row"
-            )
+            found = f"transition has shape {tuple(self.transition.shape)} for {count} weights of the end"
+            raise ValueError(f"{found}; it must be {(count + 1, count)}, with the start as its last row")
         after = torch.cat((self.end.new_full((1,), math.nan), self.end))  # nothing goes from the start to the end
         weights = torch.cat((self.transition.roll(1, 0), after[:, None]), 1).double()
         sizes = weights[weights.isfinite()].abs()
         top = float(sizes.max())
         largest = (float(sizes.quantile(0.995)) if count > _WRITTEN else top) or top or 1.0
-        self.image_ = _image(axes, weights, largest)
+        more: dict[str, Any] = {"shrink": 0.8, "extend": "both" if top > largest else "neither"}
+        (self.image_,), self.colorbar_ = _draw_weights(self, [axes], [weights], largest, **more)
         axes.set_facecolor("#DDDDDD")
         self.texts_ = {}
         for row, column in weights.isfinite().nonzero().tolist() if count <= _WRITTEN else ():
@@ -167,6 +153,3 @@ class TransitionDisplay(style.Display):
         axes.axhline(0.5, color="black", linewidth=0.8)
         axes.axvline(count - 0.5, color="black", linewidth=0.8)
         axes.set_title("Weights of the transitions", fontsize=11)
-        self.colorbar_ = _scale(
-            self.figure_, self.image_, axes, shrink=0.8, extend="both" if top > largest else "neither"
-        )

@@ -185,8 +185,8 @@ def _writer(path: Path) -> str:
     """The name of matplotlib's writer for the file."""
     from matplotlib.animation import writers
 
-    name = _WRITERS.get(path.suffix.lower())
-    if name is None:
+    name = _WRITERS.get(path.suffix.lower(), "")
+    if not name:
         raise ValueError(f"path={str(path)!r} must end in .gif or .mp4")
     if not writers.is_available(name):
         raise ValueError(f"path={str(path)!r}: MP4 needs ffmpeg, and none was found; install it, or write a .gif")

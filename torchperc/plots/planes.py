@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,11 +12,6 @@ from torch import Tensor
 from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, codes_of
-
-if TYPE_CHECKING:
-    from matplotlib.collections import PathCollection
-    from matplotlib.contour import QuadContourSet
-    from matplotlib.image import AxesImage
 
 _TINY = 1e-10
 _PRINCIPAL = "first principal direction", "second principal direction"
@@ -41,9 +36,8 @@ class Plane(NamedTuple):
 def plane_of(classifier: Classifier, X: Tensor, names: Sequence[str] | None = None) -> Plane:
     """The plane in which a classifier's regions can be drawn without error.
 
-    With two features that is their plane. With more, a linear classifier decides by its weights alone: the first axis
-    is w/‖w‖ (with three classes, the plane that the differences of the weights span), and the axes still missing are
-    the first principal directions of what is left of the samples. A sample's decision is that of its projection.
+    With two features that is their plane. With more, the first axis is w/‖w‖ of a linear classifier (with three
+    classes, the plane of the weights' differences); axes still missing are the principal directions of the rest.
     """
     width = X.shape[1]
     if width == 1:
@@ -73,10 +67,8 @@ def _projection(weight: Tensor, X: Tensor) -> Plane:
     own = weight if len(weight) == 1 else weight - weight.mean(0)
     own = _principal(own, own.norm())
     if len(own) > 2:
-        raise ValueError(
-            f"X has {X.shape[1]} features and the weights of {len(weight)} classes differ in {len(own)} directions; a "
-            "plane shows the regions of two or three classes"
-        )
+        why = f"X has {X.shape[1]} features and the weights of {len(weight)} classes differ in {len(own)} directions"
+        raise ValueError(f"{why}; a plane shows the regions of two or three classes")
     if len(weight) < 3 and len(own) and float((weight[-1] - (weight[0] if len(weight) > 1 else 0)) @ own[0]) < 0:
         own = -own  # +1, or class 1, to the right
     centre = X.mean(0)
@@ -117,10 +109,7 @@ class Grid(NamedTuple):
 
 
 def grid_of(plane: Plane, points: Tensor, like: Tensor, steps: int = 200, room: float = 0.25) -> Grid:
-    """A grid of ``steps`` points per axis around points of a plane, in the dtype and on the device of ``like``.
-
-    ``room`` is left around the points, as a fraction of their extent.
-    """
+    """A grid around points of a plane, with room as a fraction of their extent, in the dtype of ``like``."""
     low, high = points.amin(0).double(), points.amax(0).double()
     span = high - low
     level = torch.where(low == 0, 1.0, low.abs())  # where all points are at one place
@@ -129,7 +118,7 @@ def grid_of(plane: Plane, points: Tensor, like: Tensor, steps: int = 200, room: 
     return Grid(axes[0], axes[1], plane.lift(torch.cartesian_prod(*axes)).to(like))
 
 
-def draw_regions(ax: style.Axes, grid: Grid, scores: Tensor, head: Head) -> AxesImage:
+def draw_regions(ax: style.Axes, grid: Grid, scores: Tensor, head: Head) -> Any:
     """Draw each class's region in its colour."""
     from matplotlib.colors import ListedColormap
 
@@ -141,16 +130,15 @@ def draw_regions(ax: style.Axes, grid: Grid, scores: Tensor, head: Head) -> Axes
 
 def draw_lines(
     ax: style.Axes, grid: Grid, scores: Tensor, head: Head, levels: Sequence[float], name: str = "", **options: Any
-) -> list[QuadContourSet]:
+) -> list[Any]:
     """Draw the lines where the score, or each class's lead over the others, is at ``levels`` from the threshold."""
     look = {"linestyles": "solid", "linewidths": 1.3, "colors": style.ink(), **options}
     values, drawn = scores.double(), []
     if values.dim() == 1:
         fields = [values - head.threshold]
     else:
-        count = values.shape[1]
-        rivals = [values[:, [r for r in range(count) if r != k]].amax(1) for k in range(count)]
-        fields = [values[:, k] - rival for k, rival in enumerate(rivals)]
+        every = torch.arange(values.shape[1])
+        fields = [values[:, k] - values[:, every != k].amax(1) for k in every]
     for field in fields:
         low, high = float(field.min()), float(field.max())
         inside = [level for level in levels if math.isfinite(high - low) and low < level < high]
@@ -164,7 +152,7 @@ def draw_lines(
 
 def draw_points(
     ax: style.Axes, points: Tensor, y: Tensor, codes: Sequence[int], names: Sequence[str], size: float
-) -> dict[int, PathCollection]:
+) -> dict[int, Any]:
     """Draw the samples of each class, in its colour and with its marker."""
     drawn = {}
     edge = {"edgecolor": "#333333", "linewidth": min(0.5, 0.02 * size)}  # dark, so that yellow is seen on white
@@ -175,7 +163,7 @@ def draw_points(
     return drawn
 
 
-def draw_rings(ax: style.Axes, points: Tensor, name: str, size: float) -> PathCollection | None:
+def draw_rings(ax: style.Axes, points: Tensor, name: str, size: float) -> Any:
     """Draw rings around these points; ``None`` if there are none."""
     if not len(points):
         return None

@@ -73,26 +73,32 @@ class ConfusionDisplay(style.Display):
         return cls(_counts(truth, known.head.decide(scores), codes_of(scores)), names).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        self._cell = min(6.4, max(1.6, 0.4 * len(self.matrix))) / len(self.matrix)  # inches
+        count = len(self.matrix)
+        self._cell = min(6.4, max(1.6, 0.4 * count)) / count  # inches
         self._names = [style.shortened(label, 24) for label in self.labels]
         longest = max(map(len, self._names))
         self._slanted = 0.1 * (longest + 1) > self._cell  # too long to stand side by side
-        side, room = self._cell * len(self.matrix), 0.085 * longest
+        side, room = self._cell * count, 0.085 * longest
         return style.canvas(ax, (max(3.4, side + room + 0.6), side + 0.9 + (0.75 * room if self._slanted else 0.2)))
 
     def _draw(self, own: bool) -> None:
         from sklearn.metrics import ConfusionMatrixDisplay
 
-        axes, counts = self.ax_, self.matrix.numpy()
+        axes, counts, self.texts_ = self.ax_, self.matrix.numpy(), {}
         fractions = counts / counts.sum(1, keepdims=True).clip(min=1)
         size = min(9.0, 90 * self._cell / len(str(counts.max())))
         drawn = ConfusionMatrixDisplay(counts)
         look: dict[str, Any] = {"include_values": size >= _SMALLEST, "values_format": "d", "colorbar": False}
         drawn.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, text_kw={"fontsize": size}, **look)
-        drawn.im_.set_data(fractions)  # a rare class's confusions are as visible as those of a frequent one
-        self.image_, self.texts_ = drawn.im_, {}
-        for (row, column), number in np.ndenumerate(counts) if size >= _SMALLEST else ():
-            text = self.texts_[row, column] = drawn.text_[row, column]
+        self.image_ = drawn.im_
+        self.image_.set_data(fractions)  # a rare class's confusions are as visible as those of a frequent one
+        if drawn.text_ is None:
+            bar = self.figure_.colorbar(self.image_, ax=axes, pad=0.02, aspect=30, shrink=0.8)
+            bar.set_label("fraction of the row", fontsize=9)
+        else:
+            self.texts_ = dict(np.ndenumerate(drawn.text_))
+        for (row, column), text in self.texts_.items():
+            number = counts[row, column]
             text.set_color("white" if fractions[row, column] > 0.5 else "black" if number else "#8A8A8A")
             text.set_fontweight("bold" if number and row != column else "normal")
         every = int(np.ceil(_SMALLEST / (60 * self._cell)))  # of very many classes some are named
@@ -100,16 +106,13 @@ class ConfusionDisplay(style.Display):
         slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if self._slanted else {}
         axes.set_xticks(places, self._names[::every], fontsize=font, **slanted)
         axes.set_yticks(places, self._names[::every], fontsize=font)
-        if not self.texts_:
-            bar = self.figure_.colorbar(self.image_, ax=axes, pad=0.02, aspect=30, shrink=0.8)
-            bar.set_label("fraction of the row", fontsize=9)
         axes.set(xlabel="predicted label", ylabel="true label")
         title = f"{int(counts.sum() - counts.trace()):,} of {int(counts.sum()):,} wrong"
         axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
 
 
 def _labels(name: str, values: Data) -> np.ndarray[Any, Any]:
-    """Labels (N,) as integers or as strings."""
+    """style.Labels (N,) as integers or as strings."""
     flat = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     if flat.ndim != 1:
         raise ValueError(f"{name} must have one dimension, found shape {flat.shape}; use {name}.reshape(-1)")
@@ -187,10 +190,7 @@ class ResidualDisplay(style.Display):
         elif hasattr(estimator, "predict") or callable(estimator):
             said = getattr(estimator, "predict", estimator)(X)
         else:
-            found = type(estimator).__name__
-            raise TypeError(
-                f"estimator must be a regressor, a net or a function from samples to numbers, found {found}"
-            )
+            raise TypeError(f"estimator must be a regressor, a net or a function, found {type(estimator).__name__}")
         return cls.from_predictions(y, said, target=target, ax=ax)
 
     @property
@@ -216,28 +216,28 @@ class ResidualDisplay(style.Display):
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}
         look |= {"color": style.BLUE, "edgecolors": "white", "linewidths": 0.4, "rasterized": count > 5000}
         line: dict[str, Any] = {"color": style.ink(), "alpha": 1.0, "linewidth": 1.4, "linestyle": "-", "zorder": 1}
-        made = PredictionErrorDisplay(y_true=truth, y_pred=said)
-        made.plot(left, kind="actual_vs_predicted", scatter_kwargs=look, line_kwargs=line)
-        self.points_, self.diagonal_ = made.scatter_, made.line_
-        made.plot(right, kind="residual_vs_predicted", scatter_kwargs=look, line_kwargs=line)
-        self.residuals_, self.zero_ = made.scatter_, made.line_
+        drawn = []
+        for axes, kind in ((left, "actual_vs_predicted"), (right, "residual_vs_predicted")):
+            made = PredictionErrorDisplay(y_true=truth, y_pred=said)
+            made.plot(axes, kind=kind, scatter_kwargs=look, line_kwargs=line)
+            drawn += [made.scatter_, made.line_]
+            axes.set_xlabel(f"predicted {name}")
+            style.few_ticks(axes, 5)
+            axes.grid(alpha=0.3)
+            axes.set_axisbelow(True)
+        self.points_, self.diagonal_, self.residuals_, self.zero_ = drawn
         self.diagonal_.set_label("prediction = truth")
         low, high = min(truth.min(), said.min()), max(truth.max(), said.max())
         pad = 0.04 * (high - low) or 1.0
         left.set_aspect("equal", adjustable="box")
         left.set(xlim=(low - pad, high + pad), ylim=(low - pad, high + pad), ylabel=f"true {name}")
-        known = "" if np.isnan(self.r2) else f"R² = {self.r2:.3f}, "
+        known = "" if np.isnan(self.r2) else f"R² = {self.r2:.3f}, ".replace("-", "−")
         size = f"{self.rmse:,.0f}" if 999.5 <= self.rmse < 1e9 else style.format_number(self.rmse)
-        left.set_title(f"{known}RMSE = {size}".replace("-", "−"), fontsize=11)
+        left.set_title(f"{known}RMSE = {size}", fontsize=11)
         line |= {"color": style.RED, "linestyle": "--"}
         self.band_ = [right.axhline(sign * self.rmse, **line) for sign in (1, -1)]
         self.band_[0].set_label("± RMSE")
         reach = max(float(np.abs(truth - said).max()), self.rmse) * 1.12 or 1.0
         right.set(ylim=(-reach, reach), ylabel="residual, true − predicted")
         right.set_title(f"Residuals of {count:,} sample{'s' * (count != 1)}", fontsize=11)
-        for axes in self.ax_:
-            axes.set_xlabel(f"predicted {name}")
-            style.few_ticks(axes, 5)
-            axes.grid(alpha=0.3)
-            axes.set_axisbelow(True)
         style.legend(self.ax_, own)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
@@ -97,12 +98,7 @@ def ink() -> str:
 
 
 def label_names(labels: Labels, codes: Sequence[int]) -> list[str]:
-    """The user's names of the classes, or their codes as text.
-
-    Example:
-        >>> label_names(None, (-1, 1)), label_names(None, (0, 1)), label_names(("no", "yes"), (-1, 1))
-        (['−1', '+1'], ['0', '1'], ['no', 'yes'])
-    """
+    """The user's names of the classes, or their codes as text."""
     if labels is None:
         return ["−1", "+1"] if list(codes) == [-1, 1] else [str(code) for code in codes]
     if isinstance(labels, str) or len(labels) != len(codes):
@@ -111,12 +107,7 @@ def label_names(labels: Labels, codes: Sequence[int]) -> list[str]:
 
 
 def shortened(name: str, longest: int = 28) -> str:
-    """A name of at most ``longest`` characters: a longer one loses its middle; formulas between dollars stay.
-
-    Example:
-        >>> shortened("sepal length (cm)"), shortened("a label with a long name, number 12", 16)
-        ('sepal length (cm)', 'a label w…ber 12')
-    """
+    """A name of at most ``longest`` characters: a longer one loses its middle; formulas between dollars stay."""
     from matplotlib.cbook import is_math_text
 
     if len(name) <= longest or is_math_text(name):
@@ -125,14 +116,9 @@ def shortened(name: str, longest: int = 28) -> str:
     return f"{name[: longest - 1 - tail].rstrip(chr(92))}…{name[len(name) - tail :]}"
 
 
-def tick(value: float, position: float | None = None, written: float = 1e9) -> str:
-    """A number at a tick: six digits at most, and a power of ten from ``written`` on.
-
-    Example:
-        >>> tick(-0.25), tick(20000.0), tick(2.5e9), tick(1e-7)
-        ('−0.25', '20,000', '2.5×10⁹', '10⁻⁷')
-    """
-    digits, _, power = (f"{value:,.0f}" if 1e4 <= abs(value) < written else f"{value + 0.0:.6g}").partition("e")
+def tick(value: float, position: float | None = None) -> str:
+    """A number at a tick, such as 20,000 or 2.5×10⁹: six digits at most, and a power of ten from 10⁹ on."""
+    digits, _, power = (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.6g}").partition("e")
     if power:
         mantissa = {"1": "", "-1": "-"}.get(digits, f"{digits}×")
         digits = f"{mantissa}10{str(int(power)).translate(_SUPERSCRIPT)}"
@@ -140,23 +126,15 @@ def tick(value: float, position: float | None = None, written: float = 1e9) -> s
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number in a legend, rounded to so many significant digits.
-
-    Example:
-        >>> format_number(0.27735), format_number(-6.5179e9, 4)
-        ('0.277', '−6.518×10⁹')
-    """
+    """A number in a legend, rounded to so many significant digits."""
     return tick(float(f"{value:.{digits}g}"))
 
 
 def plain_numbers(ax: Axes) -> None:
-    """Write tick labels out, without "1e9" in a corner, and no more of them than the axis has room for.
-
-    Where all ticks are nearly equal, matplotlib's offset notation remains.
-    """
+    """Write tick labels out, unless all are nearly equal, and no more of them than the axis has room for."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
-    for axis in (ax.xaxis, ax.yaxis, *([ax.zaxis] if hasattr(ax, "zaxis") else [])):
+    for axis in _all_axis(ax):
         low, high = axis.get_view_interval()
         form = axis.get_major_formatter()
         ours = isinstance(form, ScalarFormatter) or (isinstance(form, FuncFormatter) and form.func is tick)
@@ -198,7 +176,7 @@ def panels(
 ) -> tuple[AnyFigure, list[Axes]]:
     """Axes for ``count`` panels and their figure: new, in place of one axes, or those that were given.
 
-    ``widths`` of the columns are in proportion; ``options`` are for ``add_subplot``, a list has one entry per panel.
+    ``options`` are for ``add_subplot``; a list has one entry per panel.
     """
     shape = -(-count // columns), columns
     if ax is None:
@@ -214,9 +192,7 @@ def panels(
         flat = getattr(ax, "flat", ax)  # an array of axes, as subplots() returns it, or a sequence
         given = [canvas(one) for one in (flat if hasattr(flat, "__iter__") else [ax])]
         if len(given) != count:
-            raise ValueError(
-                f"ax has {len(given)} axes for {count} panels; give as many, or one, whose place is divided"
-            )
+            raise ValueError(f"ax has {len(given)} axes for {count} panels; give as many, or one to be divided")
         return given[0][0], [one for _, one in given]
     each = [{name: v[k] if isinstance(v, list) else v for name, v in options.items()} for k in range(count)]
     return figure, [figure.add_subplot(grid[k // columns, k % columns], **each[k]) for k in range(count)]
@@ -226,8 +202,12 @@ def few_ticks(ax: Any, count: int) -> None:
     """At most ``count`` intervals between the ticks of each axis."""
     from matplotlib.ticker import MaxNLocator
 
-    for axis in (ax.xaxis, ax.yaxis, *([ax.zaxis] if hasattr(ax, "zaxis") else [])):
+    for axis in _all_axis(ax):
         axis.set_major_locator(MaxNLocator(count))
+
+
+def _all_axis(ax: Any) -> list[Axis]:
+    return [ax.xaxis, ax.yaxis, *([ax.zaxis] if hasattr(ax, "zaxis") else [])]
 
 
 def integer_ticks(axis: Axis) -> None:
@@ -267,15 +247,13 @@ def logarithmic_epochs(ax: Axes) -> None:
 def legend(axes: Axes | Sequence[Axes], own: bool, columns: int = 5) -> None:
     """One legend for all panels below the picture if the figure is ``own``, else one in each of the user's axes."""
     every = list(axes) if isinstance(axes, Sequence) else [axes]
-    found = [ax.get_legend_handles_labels() for ax in every]
-    if own:
-        handles, names = ([item for part in side for item in part] for side in zip(*found, strict=True))
-        if names:
-            legend_below(every[0].figure, handles, names, columns)
-        return
-    for ax, (_, names) in zip(every, found, strict=True):
-        if names:
+    found = {ax: ax.get_legend_handles_labels() for ax in every}
+    if not own:
+        for ax in (ax for ax, (_, names) in found.items() if names):
             ax.legend(fontsize=8, framealpha=0.85)
+    elif any(names for _, names in found.values()):
+        handles, names = (list(chain.from_iterable(side)) for side in zip(*found.values(), strict=True))
+        legend_below(every[0].figure, handles, names, columns)
 
 
 def legend_below(figure: AnyFigure, handles: Sequence[Any], names: Sequence[str], columns: int = 5) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,23 +12,20 @@ from torch import Tensor
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
 from torchperc.data.scaling import in_chunks
-from torchperc.lightning.outcome import Learned, fitted_model, predictions
-from torchperc.reports.page import Block, Picture, Section, Table, Text
-from torchperc.reports.report import Report
-from torchperc.reports.scores import Fit, share, short
-from torchperc.reports.sections import curve_picture, drawn, versions
-from torchperc.reports.subject import Curves, Rows
+from torchperc.lightning.outcome import fitted_model, predictions
+from torchperc.reports.classification import SETS, UNKNOWN, about_data
+from torchperc.reports.curves import Curves, curve_section, drawn
+from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
+from torchperc.reports.results import Fit, short
+from torchperc.reports.subject import LISTED, Rows
 from torchperc.reports.text import number, plural
-from torchperc.reports.trained import SETS, about_data
 
-_LISTED = 20  # features whose weights are listed
 _SHOWN = 2000  # samples in a picture
-_NAMES = {"training": "rmse/train", "validation": "rmse/val"}
 
 
 def of_module(
     title: str,
-    module: Learned,
+    module: Any,
     data: PreparedData,
     *,
     how: Rows,
@@ -37,37 +35,33 @@ def of_module(
 ) -> Report:
     """Report a module for regression after its run, and the data it was trained on."""
     sets = {name: predictions(module, data, which) for which, name in enumerate(SETS) if len(data.indices[which])}
-    fits = {name: Fit.of(*both) for name, both in sets.items()}
-    lead = "; ".join(f"{name} {fit}" for name, fit in fits.items())
-    lead = f"{sentence}; {lead}." if sentence else f"{lead[0].upper()}{lead[1:]}."
-    repeat = again or (Text("The page was made from a model in memory, whose config is not known."),)
+    mean = sets["training"][1].mean()
+    fits = {name: (Fit.of(*both), Fit.of(mean.expand(len(both[1])), both[1])) for name, both in sets.items()}
+    last = list(sets)[-1]
+    lead = f"{last[0].upper()}{last[1:]} {fits[last][0]}; baseline {fits[last][1]}."
     sections = (
-        _learned(module, data, how, fits),
-        _data(data),
-        Section("Learning curves", _logged(curves or {}, data)),
-        _predicted(sets, data),
-        Section("How to reproduce it", repeat),
-        versions(),
+        Section("What was learned", _learned(module, data, how, fits)),
+        Section("Predictions", [_predicted(name, *sets[name], data) for name in list(sets)[1:] or sets]),
+        Section("Learning curves", curve_section(curves or {})),
+        Section("Data", _data(data)),
+        Section("How to reproduce it", again or [Text(UNKNOWN)]),
     )
-    return Report(title, lead, sections)
+    return Report(title, f"{lead} {sentence}." if sentence else lead, sections)
 
 
-def _logged(curves: Curves, data: PreparedData) -> list[Block]:
-    shown = {name: curves[tag] for name, tag in _NAMES.items() if tag in curves}
-    if shown and all(len(steps) == 1 for steps, _ in shown.values()):
-        return [Text("None: the minimum was found in one step.")]
-    picture = curve_picture(shown, 1, f"RMSE of {_target(data)}", "RMSE")
-    return [Text("None: nothing was logged while the model was trained.")] if picture is None else [picture]
+def _learned(module: Any, data: PreparedData, how: Rows, fits: dict[str, tuple[Fit, Fit]]) -> list[Block]:
+    """RMSE and R² beside those of the baseline, the model, how it was trained, and its weights."""
+    errors = [(name, *fit.cells, mean.cells[0]) for name, (fit, mean) in fits.items()]
+    model = f"{type(module.net).__name__}: {plural(data.width, 'feature')}, predicts {_target(data)}"
+    return [
+        Table(("set", "RMSE", "R²", "baseline RMSE"), errors),
+        Text("The baseline always predicts the mean of the training targets."),
+        Table(("what", "value"), [("model", model), *how]),
+        *_weights(module, data),
+    ]
 
 
-def _learned(module: Learned, data: PreparedData, how: Rows, fits: Mapping[str, Fit]) -> Section:
-    model = type(module.net).__name__
-    rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *how]
-    rows += [(f"{name} RMSE and R²", f"{short(fit.rmse)} and {share(fit.r2)}") for name, fit in fits.items()]
-    return Section("What was learned", (Table(("what", "value"), rows), *_weights(module, data)))
-
-
-def _weights(module: Learned, data: PreparedData) -> list[Block]:
+def _weights(module: Any, data: PreparedData) -> list[Block]:
     """Weights in the units of the table, those with the largest effect first."""
     try:
         raw = fitted_model(module, data).raw_weights()
@@ -76,17 +70,14 @@ def _weights(module: Learned, data: PreparedData) -> list[Block]:
     if raw is None:
         return []
     weight, bias = raw
-    spread = _spread(data)
-    effect = weight * spread
-    order = effect.abs().argsort(descending=True, stable=True)[:_LISTED].tolist()
+    effect = weight * _spread(data)
+    order = effect.abs().argsort(descending=True, stable=True)[:LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
-    rows.append(("bias", number(bias), ""))
-    more = f" The {_LISTED} largest of {data.width:,} are listed." if data.width > _LISTED else ""
-    said = (
-        f"The prediction is bias + Σ weight·value, in the units of the table. The effect is by how much "
-        f"{_target(data)} changes if the feature grows by its standard deviation over the training set.{more}"
-    )
-    return [Table(("feature", "weight", "effect"), rows), Text(said)]
+    more = f" The {LISTED} largest of {data.width:,} are listed." if data.width > LISTED else ""
+    said = "The prediction is bias + Σ weight·value, in the units of the table. The effect is by how much"
+    grown = "changes if the feature grows by its standard deviation over the training set."
+    table = Table(("feature", "weight", "effect"), [*rows, ("bias", number(bias), "")])
+    return [table, Text(f"{said} {_target(data)} {grown}{more}")]
 
 
 def _spread(data: PreparedData) -> Tensor:
@@ -103,37 +94,32 @@ def _spread(data: PreparedData) -> Tensor:
     return (squares - mean.square()).clamp(min=0).sqrt() * scale
 
 
-def _data(data: PreparedData) -> Section:
-    listed = f": {', '.join(data.names)}" if data.width <= _LISTED else ""
+def _predicted(name: str, predicted: Tensor, y: Tensor, data: PreparedData) -> Picture:
+    """Predicted against true values of a set, and the residuals."""
+    errors, step = (y - predicted).abs(), math.ceil(len(y) / _SHOWN)
+    few = "" if step == 1 else f" {len(y[::step]):,} of {len(y):,} samples are drawn."
+    display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=drawn([_target(data)])[0])
+    caption = (
+        f"The {name} data: left, true against predicted, on the line where they agree; right, the residuals. Half of "
+        f"the predictions are off by less than {short(float(errors.median()))}, the worst by "
+        f"{short(float(errors.max()))}.{few}"
+    )
+    alt = f"Predicted against true values of the {name} data, and their differences."
+    return Picture.of(display.figure_, alt, caption)
+
+
+def _data(data: PreparedData) -> list[Block]:
+    """Where the data come from, their features, and the target in each set."""
+    listed = f": {', '.join(data.names)}" if data.width <= LISTED else ""
     rows = []
     for index, name in zip(data.indices, SETS, strict=True):
-        y = data.dataset.y[index]
-        if len(y):
+        if len(y := data.dataset.y[index]):
             figures = (y.min(), y.mean(), y.max(), y.std(correction=0))
             rows.append((name, f"{len(y):,}", *(short(float(value)) for value in figures)))
-    heads = ("set", "samples", "smallest", "mean", "largest", "standard deviation")
-    target = Text(f"The target, {_target(data)}, in each set:")
     about = Table(("what", "value"), about_data(data))
-    return Section("Data", (about, Text(f"{plural(data.width, 'feature')}{listed}."), target, Table(heads, rows)))
-
-
-def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: PreparedData) -> Section:
-    """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
-    blocks: list[Block] = []
-    for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
-        predicted, y = sets[name]
-        errors = (y - predicted).abs()
-        step = math.ceil(len(y) / _SHOWN)
-        few = "" if step == 1 else f" {len(y[::step]):,} of {len(y):,} samples are drawn."
-        display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=drawn([_target(data)])[0])
-        half, most = float(errors.median()), float(errors.max())
-        caption = (
-            f"The {name} data: left, true against predicted, on the line where they agree; right, what is left over. "
-            f"Half of the predictions are off by less than {short(half)}, the worst by {short(most)}.{few}"
-        )
-        alt = f"Predicted against true values of the {name} data, and their differences."
-        blocks.append(Picture.of(display.figure_, alt, caption))
-    return Section("Predictions", blocks)
+    target = Text(f"The target, {_target(data)}, in each set:")
+    heads = ("set", "samples", "smallest", "mean", "largest", "standard deviation")
+    return [about, Text(f"{plural(data.width, 'feature')}{listed}."), target, Table(heads, rows)]
 
 
 def _target(data: PreparedData) -> str:

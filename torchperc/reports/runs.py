@@ -10,13 +10,12 @@ from typing import Any, cast
 
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
-from torchperc.model.format import MODEL
+from torchperc.model.model_file import MODEL
 from torchperc.model.safetensors import load_safetensors
 from torchperc.reports import regression
-from torchperc.reports.folders import curves_of
-from torchperc.reports.page import Block
-from torchperc.reports.report import Report
-from torchperc.reports.trained import of_model, word
+from torchperc.reports.classification import of_model, word
+from torchperc.reports.page import Block, Report
+from torchperc.reports.results import curves_of
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.trainer import RuleTrainer
@@ -25,15 +24,12 @@ Module = LitRule | LitClassifier | LitRegressor
 
 
 def restore(module: Module, data: TabularDataModule, folder: Path) -> str:
-    """Restore the trained module of a run's config from its folder; say if the run was interrupted.
-
-    Of a :class:`LitRule` the result is restored, too. Data that are not those of the run are refused.
-    """
+    """Restore the trained module of a run's config, and a rule's result; say if the run was interrupted."""
     checkpoint = SafeCheckpointIO().load_checkpoint(folder / LAST)
     module.on_load_checkpoint(checkpoint)
     module.load_state_dict(checkpoint["state_dict"])
     if isinstance(state := checkpoint.get(type(data).__qualname__), dict):
-        data.load_state_dict(state)
+        data.load_state_dict(state)  # data that are not those of the run are refused
     if isinstance(module, LitRule):
         return _restore_result(module, data, checkpoint.get("rule"), folder)
     if not (folder / MODEL).is_file():
@@ -43,6 +39,7 @@ def restore(module: Module, data: TabularDataModule, folder: Path) -> str:
 
 
 def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
+    """Restore the result of a run by rule from its checkpoint; say how it ended if it was cut short or online."""
     if isinstance(state, dict) and "stream" in state:
         verdict = Verdict(state["verdict"]) if state["verdict"] else Verdict.BUDGET
         return f"{verdict.name}, learned online in {len(state['history'])} epochs: {verdict.sentence}"
@@ -79,11 +76,11 @@ def of_module(
     if isinstance(module, LitRule):
         options = module.trainer_options
         shown = (f"{name} {word(value)}" for name, value in options.items() if name != "select" and value is not None)
-        told["how"] = [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
+        how = [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
         told |= {"result": module.result, "margin": float(options["margin"])}
-        return of_model(title, module, data, **told)
+        return of_model(title, module, data, how=how, **told)
     lr = module.hparams["lr"]
-    how = f"gradient descent, {module.head}, one step per {module.update}"
-    told["how"] = [("learned by", how), ("learning rate", "the optimizer's" if lr is None else word(lr))]
+    way = f"gradient descent, {module.head}, one step per {module.update}"
+    how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else word(lr))]
     report = regression.of_module if isinstance(module, LitRegressor) else of_model
-    return report(title, module, data, **told)
+    return report(title, module, data, how=how, **told)

@@ -1,4 +1,4 @@
-"""Figures in words, and text of the data (names of columns and files, labels) made fit to be shown."""
+"""Numbers in words, and text of the data (names of columns and files, labels) made fit to be shown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-# what moves the cursor, changes the terminal or turns the line round, and halves of characters that cannot be printed;
-# a line break and a tab are harmless
+# what moves the cursor, changes the terminal or turns the line round, and halves of characters that cannot be printed
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -47,12 +46,7 @@ def number(value: Any) -> str:
 
 
 def percent(fraction: Any, form: str = ".4g") -> str:
-    """A fraction as a percentage, of four figures at most unless another form is asked for.
-
-    Example:
-        >>> percent(0.5), percent(2 / 3), percent(0.035, ".1f")
-        ('50 %', '66.67 %', '3.5 %')
-    """
+    """A fraction as a percentage, of four figures at most unless another form is asked for."""
     return f"{100 * float(fraction):{form}} %"
 
 
@@ -69,12 +63,6 @@ def figures(values: Sequence[float], most: int = 4, digits: int = 6) -> str:
 
 
 def weights(weight: Tensor, bias: Tensor, digits: int = 6) -> str:
-    """Bias and weights of each unit.
-
-    Example:
-        >>> import torch
-        >>> weights(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
-        '(-4; 3, 2)'
-    """
+    """Bias and weights of each unit, such as (-4; 3, 2)."""
     rows = zip(bias.tolist(), weight.tolist(), strict=True)
     return " ".join(f"({figures([b], digits=digits)}; {figures(w, digits=digits)})" for b, w in rows)

@@ -14,17 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
+from torchperc._checks import Data, check_choice, check_int
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import MulticlassPerceptronLoss, PerceptronLoss
-from torchperc.rules.conventions import BIAS_STEPS
-from torchperc.rules.decision import PerceptronRule, predicted_as
+from torchperc.rules.decision import predicted_as
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.make_problem import bias_step_of, check_steps, dtype_of, warn_if_stuck, zero_net
-from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import Mistake, Mistakes, Problem, Weights
+from torchperc.rules.make_problem import dtype_of, make_problem, warn_if_stuck, zero_net
+from torchperc.rules.orders import Order
+from torchperc.rules.problem import Mistake, Mistakes, Weights
+from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 from torchperc.samples.dense import Dense
 
@@ -53,18 +54,6 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Where the two sides differ: epoch from 1, sample, scores before and weights after, on each side."""
-
-    epoch: int
-    sample: int
-    rule_scores: list[float]
-    gradient_scores: list[float]
-    rule_weights: Weights
-    gradient_weights: Weights
-
-
-@dataclass(frozen=True)
 class CrossCheck:
     """The result of a cross-check.
 
@@ -76,7 +65,7 @@ class CrossCheck:
         ulps: the largest difference of weights, in units of the last place of the largest number added up.
         rule: the rule's log.
         gradient: autograd's log.
-        first_difference: the first, or ``None``.
+        first_difference: the first step after which the sides differ, or ``None``.
 
     Example:
         >>> import torchperc as tp
@@ -90,7 +79,7 @@ class CrossCheck:
     ulps: float
     rule: MistakeLog
     gradient: MistakeLog
-    first_difference: Difference | None
+    first_difference: Step | None
 
 
 def crosscheck(
@@ -132,9 +121,10 @@ def crosscheck(
         >>> check.equal, len(check.rule), check.first_difference
         (True, 10, None)
     """
-    sides = _Sides(X, y, lr, epochs, tie, dtype, order, seed, bias_step, num_classes)
-    steps = sides.samples() if check_choice("mode", mode, MODES) == "sample" else sides.batches()
-    return _compare(sides, steps, mode)
+    if check_choice("mode", mode, MODES) == "batch" and not (isinstance(order, str) and order == "given"):
+        raise ValueError("mode='batch' makes one step for all samples; order must be 'given'")
+    trainer = RuleTrainer(check_int("epochs", epochs, at_least=1), lr, tie, bias_step, order, seed=seed)
+    return _compare(_Sides(trainer, X, y, dtype, num_classes, mode == "batch"))
 
 
 def trace(X: Data, y: Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
@@ -146,7 +136,7 @@ def trace(X: Data, y: Data, lr: float = 1.0, epochs: int = 5, tie: str = "update
         >>> step.rule, step.gradient_weights.bias.data
         (Side(scores=[0.0], predicted=1, coef=-1.0), tensor([-1.]))
     """
-    return _Sides(X, y, lr, epochs, tie).samples()
+    return _Sides(RuleTrainer(check_int("epochs", epochs, at_least=1), lr, tie, "unit"), X, y).steps()
 
 
 class _Sides:
@@ -154,41 +144,29 @@ class _Sides:
 
     def __init__(
         self,
+        trainer: RuleTrainer,
         X: Data,
         y: Data,
-        lr: float,
-        epochs: int,
-        tie: str,
         dtype: torch.dtype | None = None,
-        order: Any = "given",
-        seed: int = 0,
-        bias_step: str = "unit",
         num_classes: int | None = None,
+        batch: bool = False,
     ) -> None:
-        rule = PerceptronRule.checked(tie, 0.0)
-        check_choice("bias_step", bias_step, BIAS_STEPS)
-        self.lr = check_number("lr", lr, above=0)
-        self.epochs = check_int("epochs", epochs, at_least=1)
+        self.epochs, self.lr, self.batch = trainer.max_epochs, trainer.lr, batch
         self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
-        samples = Dense(self.X)
-        net = zero_net(samples, num_classes)
+        net = zero_net(Dense(self.X), num_classes)
         assert net.bias is not None
         self.net, self.gradient_weights = net, Weights(net.weight, net.bias)
-        self.start = Weights(net.weight.detach(), net.bias.detach()).clone()
+        self.start = self.gradient_weights.clone()
         self.weights = self.start.clone()
-        everyone = np.arange(len(self.X))
-        beta = bias_step_of(net, bias_step, samples, everyone)
-        self.y = check_labels(y, len(self.X), num_classes).to(self.X.device)
-        ones = np.ones(len(self.y))
-        check_steps(self.lr, ones, beta, samples)
-        self.problem = Problem(samples, self.y.cpu().numpy(), num_classes, ones, ones * self.lr, rule, beta)
-        self.loss = (PerceptronLoss if num_classes is None else MulticlassPerceptronLoss)("sum", tie=tie)
-        groups = [{"params": [net.weight], "lr": lr}, {"params": [net.bias], "lr": lr * beta}]
-        self.optimizer = torch.optim.SGD(groups)
-        self.order = Order(check_order(order), everyone, check_int("seed", seed, at_least=0), self.epochs)
-        warn_if_stuck(rule, self.start, stacklevel=4)
+        self.problem, ids = make_problem(trainer, net, Dense(self.X), y, None, num_classes=num_classes, scale=1.0)
+        self.y = torch.from_numpy(self.problem.y).to(self.X.device)
+        self.order = Order(trainer.order, ids, trainer.seed, self.epochs)
+        self.loss = (PerceptronLoss if num_classes is None else MulticlassPerceptronLoss)("sum", tie=trainer.tie)
+        groups = [(net.weight, self.lr), (net.bias, self.lr * self.problem.bias_step)]
+        self.optimizer = torch.optim.SGD([{"params": [values], "lr": lr} for values, lr in groups])
+        warn_if_stuck(trainer.rule, self.start, stacklevel=4)
 
-    def tolerance(self, mode: str) -> float:
+    def tolerance(self) -> float:
         """Return the allowed difference of weights, in units of the last place of the largest number in them.
 
         0 where every sum is exact: integers, a learning rate that is a power of two, no sum beyond the mantissa. In
@@ -198,29 +176,20 @@ class _Sides:
         whole = bool((self.X.round() == self.X).all()) and math.frexp(self.lr)[0] == 0.5
         if whole and largest < 1 / torch.finfo(self.X.dtype).eps:
             return 0.0
-        return FEW_ULPS if mode == "sample" else FEW_ULPS + len(self.X) * self.epochs
+        return FEW_ULPS + (len(self.X) * self.epochs if self.batch else 0)
 
-    def samples(self) -> Iterator[Step]:
-        """Present one sample at a time to both sides."""
+    def steps(self) -> Iterator[Step]:
+        """Present one sample at a time to both sides, or all of them at once."""
         for epoch in range(self.epochs):
             clean = True
             for ids in self.order.epoch(epoch, self._mistakes):
-                for i in ids.tolist():
-                    rule, gradient = self._rule_sample(i), self._gradient(self.X[i], self.y[i])[0]
-                    clean &= rule.predicted is None and gradient.predicted is None
-                    yield Step(epoch + 1, i, rule, gradient, self.weights, self.gradient_weights)
+                numbers: list[int] = ids.tolist()
+                together: list[Any] = [(slice(None), numbers)] if self.batch else [(i, [i]) for i in numbers]
+                for at, some in together:
+                    for i, rule, gradient in zip(some, self._rule(at, some), self._gradient(at), strict=True):
+                        clean &= rule.predicted is None and gradient.predicted is None
+                        yield Step(epoch + 1, i, rule, gradient, self.weights, self.gradient_weights)
             if clean or self.order.no_mistake_left:
-                return
-
-    def batches(self) -> Iterator[Step]:
-        """Present all samples at once to both sides."""
-        if self.order.name != "given":
-            raise ValueError("mode='batch' makes one step for all samples; order must be 'given'")
-        for epoch in range(self.epochs):
-            rule, gradient = self._rule_batch(), self._gradient(self.X, self.y)
-            for i, pair in enumerate(zip(rule, gradient, strict=True)):
-                yield Step(epoch + 1, i, *pair, self.weights, self.gradient_weights)
-            if not any(side.predicted is not None for side in (*rule, *gradient)):
                 return
 
     def _mistakes(self) -> np.ndarray[Any, Any]:
@@ -228,31 +197,26 @@ class _Sides:
         scores = scores.squeeze(-1) if self.problem.num_classes is None else scores
         return tpf.mistakes(scores, self.y, tie=self.problem.rule.tie).cpu().numpy()
 
-    def _decide(self, scores: list[float], i: int) -> Side:
-        label = int(self.problem.y[i])
-        predicted = int(predicted_as(scores, label, self.problem.rule.code, 0.0, 0.0))
-        return Side(scores, None, 0.0) if predicted == label else Side(scores, predicted, float(self.problem.coef(i)))
-
-    def _rule_sample(self, i: int) -> Side:
-        side = self._decide(self.problem.samples.score(i, *self.weights).tolist(), i)
-        if side.predicted is not None:
-            self.problem.update(self.weights, i, side.predicted, self.lr)
-        return side
-
-    def _rule_batch(self) -> list[Side]:
-        scores = self.problem.scores(self.weights).tolist()
-        sides = [self._decide(each, i) for i, each in enumerate(scores)]
-        for i, side in enumerate(sides):
+    def _rule(self, at: int | slice, numbers: list[int]) -> list[Side]:
+        """Decide for all samples at a place by the scores of now, then make the updates of those that are mistakes."""
+        rows = F.linear(self.X[at], *self.weights).reshape(-1, self.problem.outputs).tolist()
+        sides = []
+        for i, scores in zip(numbers, rows, strict=True):
+            label = int(self.problem.y[i])
+            predicted = int(predicted_as(scores, label, self.problem.rule.code, 0.0, 0.0))
+            mistake = predicted != label
+            sides.append(Side(scores, predicted, float(self.problem.coef(i))) if mistake else Side(scores, None, 0.0))
+        for i, side in zip(numbers, sides, strict=True):
             if side.predicted is not None:
                 self.problem.update(self.weights, i, side.predicted, self.lr)
         return sides
 
-    def _gradient(self, x: Tensor, y: Tensor) -> list[Side]:
+    def _gradient(self, at: int | slice) -> list[Side]:
         """Make one step of SGD on a sample or a batch; return what autograd did to each sample."""
         self.optimizer.zero_grad()
-        scores = self.net(x)
+        scores = self.net(self.X[at])
         scores.retain_grad()
-        self.loss(scores, y).backward()
+        self.loss(scores, self.y[at]).backward()
         self.optimizer.step()
         assert scores.grad is not None
         rows = [each.detach().reshape(-1, self.problem.outputs) for each in (scores, scores.grad)]
@@ -268,17 +232,14 @@ class _Sides:
         return Side(seen, predicted, self.lr * float(slope[predicted]))
 
 
-def _compare(sides: _Sides, steps: Iterator[Step], mode: str) -> CrossCheck:
+def _compare(sides: _Sides) -> CrossCheck:
     logs: tuple[list[Mistake], list[Mistake]] = ([], [])
-    ends: list[int] = []
+    ends: dict[int, int] = {}
     # the size of the numbers that a batch step adds up, which a sum that cancels does not show
-    entered = 0.0 if mode == "sample" else sides.lr * float(sides.X.abs().sum(0).max()) * sides.epochs
-    allowed = sides.tolerance(mode)
-    worst, first = 0.0, None
-    for number, step in enumerate(steps, 1):
-        if step.epoch > len(ends):
-            ends.append(0)
-        ends[-1] = number
+    entered = sides.lr * float(sides.X.abs().sum(0).max()) * sides.epochs if sides.batch else 0.0
+    allowed, worst, first = sides.tolerance(), 0.0, None
+    for number, step in enumerate(sides.steps(), 1):
+        ends[step.epoch] = number
         for log, side in zip(logs, (step.rule, step.gradient), strict=True):
             if side.predicted is not None:
                 log.append(Mistake(step.sample, number - 1, side.coef, side.predicted))
@@ -287,8 +248,8 @@ def _compare(sides: _Sides, steps: Iterator[Step], mode: str) -> CrossCheck:
         differs = step.rule[1:] != step.gradient[1:] or apart > allowed
         if differs and first is None:
             weights = step.rule_weights.clone(), step.gradient_weights.clone()
-            first = Difference(step.epoch, step.sample, step.rule.scores, step.gradient.scores, *weights)
-    every = torch.tensor(ends, dtype=torch.int64)
+            first = step._replace(rule_weights=weights[0], gradient_weights=weights[1])
+    every = torch.tensor(list(ends.values()), dtype=torch.int64)
     rule, gradient = (MistakeLog(sides.problem, sides.start, (Mistakes.of(each),), every) for each in logs)
     return CrossCheck(first is None, worst == 0.0, worst, rule, gradient, first)
 

@@ -120,7 +120,7 @@ class RoundingBound(NamedTuple):
         unit = max(about.eps / 2, _matmul_roundoff() if about.bits == 32 else 0.0)
         relative = (samples.terms + 2) * unit
         gamma = 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf  # 1 % for the bound's own rounding
-        radius = math.sqrt(samples.longest) * (1 + 1e-6) + 2.0**-536 * math.sqrt(samples.n_features)
+        radius = math.sqrt(samples.max_squared_norm) * (1 + 1e-6) + 2.0**-536 * math.sqrt(samples.n_features)
         floor = (samples.terms + 2) * 4 * about.smallest_normal * about.eps
         return cls(gamma, radius, floor, about.max / 4, 1 / unit)
 
@@ -158,16 +158,8 @@ def exact_score(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: flo
         >>> exact_score(np.array([1e16, 1.0, -1e16]), np.ones(3), 0.5)
         Fraction(3, 2)
     """
-    used = (x != 0) & (weight != 0)
-    factors, exponents = [], np.zeros(int(used.sum()) + 1, np.int64)
-    for values, end in ((x, 1.0), (weight, bias)):
-        mantissa, exponent = np.frexp(np.append(values[used], end))
-        factors.append(np.ldexp(mantissa, 53).astype(np.int64).tolist())
-        exponents += exponent.astype(np.int64) - 53
-    lowest = int(exponents.min())
-    shifts = (exponents - lowest).tolist()
-    total = sum((a * b) << shift for a, b, shift in zip(*factors, shifts, strict=True))
-    return Fraction(total) * Fraction(2) ** lowest
+    products = (Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), weight.tolist(), strict=True) if a and b)
+    return sum(products, Fraction(bias))
 
 
 def decide_exactly(
@@ -178,15 +170,9 @@ def decide_exactly(
     rule: PerceptronRule,
     largest: float = math.inf,
 ) -> int:
-    """Return what :func:`predicted_as` says of the exact scores w·x + b.
+    """Return what :func:`predicted_as` says of the exact scores: weight (K, d), bias (K,), x (d,) in float64.
 
-    Args:
-        weight: (K, d) in float64, as ``bias`` (K,) and ``x`` (d,).
-        bias: the bias.
-        x: the sample.
-        label: the true label.
-        rule: tie and margin.
-        largest: the largest number of the net's type; a larger score is an error.
+    A score above ``largest``, the largest number of the net's type, is an error.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scores = weight @ x + bias

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -60,16 +60,10 @@ class LoopSettings(NamedTuple):
         return cls(problem.bias_step, problem.rule.code, problem.rule.margin, bound, growth, refresh)
 
 
-@cache
-def _loops() -> Any:
-    from torchperc.rules import loops  # which loads numba
-
-    return loops
-
-
 def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
     """Present samples in order by a compiled loop; what float64 cannot decide is left to ``reference``."""
-    loops = _loops()
+    from torchperc.rules import loops  # which loads numba
+
     learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
     data = (problem.samples.loop_arrays(), ids, problem.y, problem.steps)
     state = (*problem.loop_weights(weights), LoopSettings.of(problem))
@@ -98,6 +92,9 @@ def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
             "engine='compiled' is for linear nets (not kernels and joint features) in float32 or float64 on the CPU, "
             f"found {problem.samples.dtype} on {problem.samples.device}; use engine='auto'"
         )
+    own = type(problem).own_engine
+    if own is not None and (engine != "reference" or not problem.can_compile):
+        return own
     return compiled if problem.can_compile and engine != "reference" else reference
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,13 +12,12 @@ from torch import Tensor
 
 from torchperc._checks import weights_overflow
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import host, predicted_as
+from torchperc.rules.decision import PerceptronRule, predicted_as
 from torchperc.rules.models import LinearModel, Model, in_blocks
-from torchperc.rules.problem import Array, Mistakes, Problem, Weights, blocks
+from torchperc.rules.problem import Mistakes, Problem, Weights
 from torchperc.samples.dense import Samples
 
 Features = Callable[[Tensor], Tensor]
-_MOVES = 1024  # updates that are added up together
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,50 +50,42 @@ class JointProblem(Problem):
         """Joint features are a function of the user's, which is not compiled."""
         return False
 
-    def predict(self, weights: Weights, i: int) -> int:
+    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
         """Return the wrong class sample i is predicted as by its scores, or its label if it is no mistake."""
+        rule = rule or self.rule
         scores = self._phi(torch.tensor([i]))[0] @ weights.weight[0]
         if not torch.isfinite(scores).all():
             raise weights_overflow()
-        return int(predicted_as(scores.tolist(), int(self.y[i]), self.rule.code, self.rule.margin, 0))
+        return int(predicted_as(scores.tolist(), int(self.y[i]), rule.code, rule.margin, 0))
 
     def update(self, weights: Weights, i: int, predicted: int, step: float) -> None:
-        """Make the update of one mistake in place."""
-        phi = self._phi(torch.tensor([i]))[0]
+        """Make the update of one mistake in place, in the precision of the weights."""
+        phi = self._phi(torch.tensor([i]))[0].to(weights.weight.dtype)
         weights.weight[0].add_(phi[int(self.y[i])] - phi[predicted], alpha=step)
 
     def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
         """Return w·φ(x, k): (N, K)."""
         return in_blocks(samples or self.samples, lambda block: self.features(block.dense()) @ weights.weight[0])
 
-    def score_error(self, weights: Weights) -> float:
+    def score_error(self, weights: Weights, samples: Samples) -> float:
         """Return 0: joint features are scored in one way only, so their rounded scores decide."""
         return 0.0
 
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
         """Return the sum in float64 of the weights after each of so many steps."""
-        total = start.weight.double() * steps
-        for first in range(0, len(mistakes.sample), _MOVES):
-            some = mistakes.part(first, first + _MOVES)
-            moves = self._moves(some._replace(coef=some.coef * (steps - some.step)))
-            total = total + moves.sum(0)
-        return Weights(total, start.bias.double())
+        total = Weights(start.weight.double() * steps, start.bias.double())
+        for i, step, coef, predicted in mistakes.rows():
+            self.update(total, i, predicted, coef * (steps - step))
+        return total
 
     def model(self, weights: Weights) -> Model:
         """Return the classifier with these weights, scaled; do not change them afterwards."""
         return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.n_features, self.features)
 
-    def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
-        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
-        for block, part in blocks(samples):
-            phi = self.features(part.dense()).double()
-            now = phi @ start.weight[0].double()
-            yield block, 0, host(now).argmax(-1)[:, None]
-            for first in range(0, len(mistakes.sample), _MOVES):
-                moves = self._moves(mistakes.part(first, first + _MOVES))
-                path = torch.einsum("nkd,cd->nck", phi, moves).cumsum(1) + now[:, None]
-                yield block, first + 1, host(path).argmax(-1)
-                now = path[:, -1]
+    def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the scores of samples for S states at once: weight (S, 1, D) → (n, S, K)."""
+        phi = self.features(samples.dense().to(self.samples.dtype)).double()
+        return torch.einsum("nkd,sd->nsk", phi, weight[:, 0])
 
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
@@ -105,13 +96,3 @@ class JointProblem(Problem):
 
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.samples.take(index.to(self.samples.device)).dense())
-
-    def _moves(self, mistakes: Mistakes) -> Tensor:
-        """Return what each mistake adds to the weights, in float64: (M, D)."""
-        phi = self._phi(torch.from_numpy(mistakes.sample)).double()
-        at = torch.arange(len(phi), device=phi.device)
-        own, predicted, coef = (
-            torch.from_numpy(values).to(phi.device)
-            for values in (self.y[mistakes.sample], mistakes.predicted, mistakes.coef)
-        )
-        return (phi[at, own] - phi[at, predicted]) * coef[:, None]

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from torchperc._checks import Data, check_choice, check_int, check_number
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule, host
-from torchperc.rules.models import Model, in_blocks
-from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, blocks, digest
+from torchperc.rules.decision import host
+from torchperc.rules.models import Model, blocks, in_blocks
+from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, digest
 from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
 
@@ -56,9 +56,7 @@ class Kernel:
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in owners:
-                raise TypeError(
-                    f"unknown argument {name}={value!r}; besides its own, RuleTrainer takes degree and gamma"
-                )
+                raise TypeError(f"RuleTrainer has no argument {name}={value!r}; a kernel has degree or gamma")
             if kernel != owners[name]:
                 raise ValueError(
                     f"{name}={value!r} needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"
@@ -68,27 +66,20 @@ class Kernel:
     def gram(self, samples: Samples, others: Samples) -> Tensor:
         """Return k of each of N samples with each of M others: (N, M)."""
         if callable(self.name):
-            return _checked(self.name(samples.raw(), others.raw()), samples, others)
+            found, needed = self.name(samples.raw(), others.raw()), (len(samples), len(others))
+            if not isinstance(found, Tensor | np.ndarray) or "complex" in str(found.dtype):
+                raise TypeError(f"the kernel function must return an array of numbers, found {type(found).__name__}")
+            gram = torch.as_tensor(found, dtype=samples.dtype, device=samples.device).detach()
+            if gram.shape != needed or not torch.isfinite(gram).all():
+                what = f"shape {tuple(gram.shape)}" if gram.shape != needed else "numbers that are not finite"
+                raise ValueError(f"the kernel function must return finite numbers of shape {needed}, found {what}")
+            return gram
         if self.name == "rbf":
             x, z = samples.double(), others.double()  # far from the origin the three terms cancel
             distance = x.squared_norms()[:, None] - 2 * x.gram(z) + z.squared_norms()
             return distance.clamp_(min=0).mul_(-self.gamma).exp_().to(samples.dtype)
         dots = samples.gram(others)
         return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
-
-
-def _checked(gram: Any, samples: Samples, others: Samples) -> Tensor:
-    """Return the result of a user's kernel function as a tensor, if it is a matrix of finite numbers."""
-    if not isinstance(gram, Tensor | np.ndarray) or (isinstance(gram, Tensor) and gram.is_complex()):
-        raise TypeError(f"the kernel function must return a tensor or an array of numbers, found {type(gram).__name__}")
-    gram = gram.detach() if isinstance(gram, Tensor) else gram
-    result = torch.as_tensor(gram, dtype=samples.dtype, device=samples.device)
-    needed = (len(samples), len(others))
-    if result.shape != needed:
-        raise ValueError(f"the kernel function returned shape {tuple(result.shape)}; it must return {needed}")
-    if not torch.isfinite(result).all():
-        raise ValueError("the kernel function returned numbers that are not finite; scale the data or the kernel")
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +144,14 @@ class KernelProblem(Problem):
         """Yield the whole problem: the state has the scores of all samples, which are read as they are needed."""
         yield self, 0, ids
 
-    def start(self) -> KernelState:
+    def laid_out(self, weights: Any = None) -> Any:
         """Return the state without support vectors."""
         rows = self.samples
         scores = torch.zeros(len(rows), self.outputs, dtype=rows.dtype, device=rows.device)
         return KernelState(scores, torch.zeros(len(rows), dtype=torch.int64, device=rows.device), [])
 
-    def learn(self, state: Any, ids: Array) -> Mistakes:
-        """Present samples in order, a block at a time; this is the engine of kernels.
+    def own_engine(self, state: Any, ids: Array) -> Mistakes:
+        """Present samples in order, a block at a time.
 
         A block's scores are brought up to date by one matrix product with the support vectors that are new to it; then
         a mistake costs one row of the Gram matrix.
@@ -218,28 +209,20 @@ class KernelProblem(Problem):
 
     def scores(self, weights: Any, samples: Samples | None = None) -> Tensor:
         """Return the scores of samples (default: the training samples): (N, K)."""
-        if samples is not None:
+        if samples is not None and samples is not self.samples:
             return self._model(weights, 1.0).row_scores(samples)
         for numbers in torch.arange(len(self.samples), device=weights.scores.device).split(_BLOCK):
             self._bring_up_to_date(weights, numbers)
         found: Tensor = weights.scores
         return found
 
-    def score_error(self, weights: Any) -> float:
+    def score_error(self, weights: Any, samples: Samples) -> float:
         """Return 0: the rounded values of a kernel decide."""
         return 0.0
 
-    def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Array:
-        """Return which training samples are mistakes now: bool (N,)."""
-        rule, scores = rule or self.rule, self.scores(weights)
-        scores = scores.squeeze(-1) if self.num_classes is None else scores
-        y = torch.from_numpy(self.y).to(scores.device)
-        found: Array = tpf.mistakes(scores, y, tie=rule.tie, margin=rule.margin).cpu().numpy()
-        return found
-
     def replay(self, weights: Any, mistakes: Mistakes) -> None:
         """Add these mistakes to a state; scores are brought up to date when they are asked for."""
-        weights.found += [Mistake(*entry) for entry in zip(*(column.tolist() for column in mistakes), strict=True)]
+        weights.found += mistakes.rows()
 
     def total(self, start: Any, mistakes: Mistakes, steps: int) -> Any:
         """Return the sum of the coefficients after each of so many steps."""
@@ -279,16 +262,13 @@ class KernelProblem(Problem):
         signed, size = self.signed(mistakes), max(1, _CHUNK // self.outputs)
         for block, part in blocks(samples):
             now = np.zeros((len(part), self.outputs))
-            yield block, 0, self._labels(now[:, None])
+            yield block, 0, self.labels(now[:, None])
             for first in range(0, len(signed), size):
                 some = slice(first, first + size)
                 products = host(self._products(part, mistakes.sample[some]))
                 path = (products[:, :, None] * signed[some]).cumsum(1) + now[:, None]
-                yield block, first + 1, self._labels(path)
+                yield block, first + 1, self.labels(path)
                 now = path[:, -1]
-
-    def _labels(self, scores: Array) -> Array:
-        return np.where(scores[..., 0] >= 0, 1, -1) if self.num_classes is None else scores.argmax(-1)
 
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, check_int, check_labels
-from torchperc.rules import log_files
+from torchperc._checks import Data, check_choice, check_int
 from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
@@ -66,12 +65,11 @@ class MistakeLog:
         return f"MistakeLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
 
     def __getitem__(self, j: int) -> Mistake:
-        sample, step, coef, predicted = (column[j].item() for column in self.mistakes)
-        return Mistake(sample, step, coef * self.problem.scale, predicted)
+        found = Mistake(*(column.take([j]).tolist()[0] for column in self.mistakes))
+        return found._replace(coef=found.coef * self.problem.scale)
 
     def __iter__(self) -> Iterator[Mistake]:
-        scaled = self.mistakes._replace(coef=self.mistakes.coef * self.problem.scale)
-        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in scaled), strict=True))
+        return self.mistakes._replace(coef=self.mistakes.coef * self.problem.scale).rows()
 
     @property
     def steps(self) -> int:
@@ -134,7 +132,7 @@ class MistakeLog:
 
     def voted(self) -> VotedModel:
         """Return the vote of all states, each counted as often as the number of samples it survived."""
-        return VotedModel((self,))
+        return VotedModel(self)
 
     def pocket(self, ratchet: str = "runs") -> Model:
         """Return the weights that Gallant's pocket algorithm with ratchet keeps.
@@ -154,7 +152,9 @@ class MistakeLog:
         """Return how many mistakes had been made when the :meth:`pocket` weights came up."""
         if check_choice("ratchet", ratchet, RATCHETS) == "every" or self.steps == len(self):
             return int(self.errors().argmin())
-        runs, cost, decision = self.runs().numpy(), self.problem.sample_weight, PerceptronRule("sign")
+        runs = self.survivals().numpy()
+        runs[1:] -= 1  # without the sample that the weights were learned from
+        cost, decision = self.problem.sample_weight, PerceptronRule("sign")
         weights, replayed = self.start.clone(), 0
         pocket, longest, fewest = 0, 0, float(cost.sum())
         for t in np.flatnonzero(runs > 0).tolist():
@@ -167,8 +167,6 @@ class MistakeLog:
 
     def best_validation(self, X: Data, y: Data) -> Model:
         """Return the weights at the end of the epoch with the lowest validation error, the earliest of equals."""
-        if X is None or y is None:
-            raise TypeError("best_validation needs validation samples X and labels y, found None")
         ends = self.mistakes_by_epoch().cumsum(0) if len(self.epoch_ends) else torch.zeros(1, dtype=torch.int64)
         return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
 
@@ -183,15 +181,6 @@ class MistakeLog:
         """Return the number of samples that each state survived, from the start to the last: (len + 1,)."""
         return torch.from_numpy(np.diff(self.mistakes.step, prepend=0, append=self.steps))
 
-    def runs(self) -> Tensor:
-        """Return how many samples in a row each state decided without a mistake: (len + 1,).
-
-        One less than :meth:`survivals`, which counts the sample that a state was learned from, too.
-        """
-        runs = self.survivals()
-        runs[1:] -= 1
-        return runs
-
     def mistakes_by_epoch(self) -> Tensor:
         """Return the number of mistakes of each epoch: the learning curve."""
         return torch.from_numpy(np.diff(np.searchsorted(self.mistakes.step, self.epoch_ends.numpy()), prepend=0))
@@ -205,8 +194,8 @@ class MistakeLog:
         problem = self.problem
         samples, labels, cost = problem.samples, problem.y, problem.sample_weight
         if X is not None or y is not None:
-            samples = problem.samples_like(X)
-            labels = check_labels(y, len(samples), problem.num_classes, both=False).numpy()
+            samples, given = problem.labelled(X, y)
+            labels = np.asarray(given)
             cost = np.ones(len(labels))
         total = np.zeros(len(self) + 1)
         for block, first, decided in problem.decisions(self.start, self.mistakes, samples):
@@ -218,6 +207,13 @@ class MistakeLog:
         same = (np.array_equal(*pair) for pair in zip(self.mistakes, other.mistakes, strict=True))
         return self.steps == other.steps and self.problem.scale == other.problem.scale and all(same)
 
+    def compact(self) -> MistakeLog:
+        """Return the log with a copy of the samples that made mistakes, and no others."""
+        index, place = np.unique(self.mistakes.sample, return_inverse=True)
+        columns = {name: getattr(self.problem, name)[index] for name in ("y", "sample_weight", "steps")}
+        few = replace(self.problem, samples=self.problem.samples.take(torch.from_numpy(index)), **columns)
+        return replace(self, problem=few, parts=(self.mistakes._replace(sample=place),))
+
     def bind(self, X: Data, y: Data) -> MistakeLog:
         """Return the log of a run in several processes, bound to all samples in their order over the processes.
 
@@ -225,8 +221,7 @@ class MistakeLog:
             X: the samples of all processes.
             y: their labels.
         """
-        samples = self.problem.samples_like(X)
-        labels = check_labels(y, len(samples), self.problem.num_classes, both=False).numpy()
+        samples, labels = self.problem.labelled(X, y)
         if not np.array_equal(labels, self.problem.y):
             raise ValueError("y are not the labels of this log; give all samples in their order over the processes")
         return replace(self, problem=replace(self.problem, samples=samples))
@@ -239,7 +234,7 @@ class MistakeLog:
         ``.npz``: without pickle; of the data it holds a hash. ``.json``: a log of a linear net with its data, which
         ``torchperc play --log`` shows, see :meth:`to_json`.
         """
-        log_files.save(self, Path(path))
+        _files().save(self, Path(path))
 
     @classmethod
     def load(
@@ -260,7 +255,7 @@ class MistakeLog:
             kernel: your kernel function, if the run used one.
             features: your joint features φ, if the run used any.
         """
-        return cls(*log_files.load(Path(path), X, y, kernel, features))
+        return cls(*_files().load(Path(path), X, y, kernel, features))
 
     def to_json(self) -> str:
         """Return the log of a linear net with its data as JSON, described in ``torchperc/lab/play/js/log.js``.
@@ -272,38 +267,44 @@ class MistakeLog:
             >>> MistakeLog.from_json(log.to_json()).last().weight
             tensor([[3., 2.]])
         """
-        return log_files.to_json(self)
+        text: str = _files().to_json(self)
+        return text
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MistakeLog:
         """Return a log from the JSON of :meth:`to_json` or of the interactive page; what does not fit is refused."""
-        return cls(*log_files.from_json(text, "text"))
+        return cls(*_files().from_json(text, "text"))
 
 
 @dataclass(frozen=True, eq=False)
 class VotedModel(Model):
     """The vote of all states, weighted by the samples each survived: Σ count·sign(s), or votes per class."""
 
-    logs: tuple[MistakeLog, ...]
+    log: MistakeLog
 
     @property
     def num_classes(self) -> int | None:  # type: ignore[override]  # read-only here
-        """As in the logs."""
-        return self.logs[0].problem.num_classes
+        """As in the log."""
+        return self.log.problem.num_classes
 
     def _samples(self, X: Data) -> Samples:
-        return self.logs[0].problem.samples_like(X)
+        return self.log.problem.samples_like(X)
 
     def row_scores(self, samples: Samples) -> Tensor:
         """Return the votes: (N, 1) or (N, K)."""
-        votes = np.zeros((len(samples), self.num_classes or 1))
-        for log in self.logs:
-            counts = log.survivals().numpy() if log.steps else np.ones(1, np.int64)
-            for block, first, decided in log.problem.decisions(log.start, log.mistakes, samples):
-                weight = counts[first : first + decided.shape[1]]
-                if self.num_classes is None:
-                    votes[block, 0] += decided @ weight
-                else:
-                    for k in range(self.num_classes):
-                        votes[block, k] += (decided == k) @ weight
+        log, votes = self.log, np.zeros((len(samples), self.num_classes or 1))
+        counts = log.survivals().numpy() if log.steps else np.ones(1, np.int64)
+        for block, first, decided in log.problem.decisions(log.start, log.mistakes, samples):
+            weight = counts[first : first + decided.shape[1]]
+            if self.num_classes is None:
+                votes[block, 0] += decided @ weight
+            for k in range(self.num_classes or 0):
+                votes[block, k] += (decided == k) @ weight
         return torch.from_numpy(votes).to(samples.device)
+
+
+def _files() -> Any:
+    """Return the module of log files, which is loaded when a log is saved or read."""
+    from torchperc.rules import log_files
+
+    return log_files

@@ -77,22 +77,8 @@ def learn_two(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
     """Present samples with labels −1/+1 from position ``first`` on: make the updates, record the mistakes.
 
     Where rounding leaves a decision open, it is made in double precision; where that leaves it open, the loop stops.
-
-    Args:
-        rows: the samples.
-        ids: the numbers of the samples to present.
-        y: labels.
-        steps: the step size of each sample.
-        w: weights, changed in place.
-        b: bias, changed in place.
-        settings: see :class:`torchperc.rules.engines.LoopSettings`.
-        first: the position to begin at.
-        at: the positions of mistakes, filled from ``made`` on.
-        predicted: what they were predicted as.
-        made: the number of mistakes recorded before.
-
-    Returns:
-        the position where it stopped, ``len(ids)`` at the end, and the number of mistakes recorded.
+    ``w`` and ``b`` are changed in place; ``at`` (positions in ``ids``) and ``predicted`` are filled from ``made`` on.
+    Returns the position where it stopped, ``len(ids)`` at the end, and the number of mistakes recorded.
     """
     bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
     scores, since, reserve = np.empty(1), 0, refresh * growth

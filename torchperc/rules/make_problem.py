@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from torchperc._checks import (
     Data,
@@ -46,6 +45,7 @@ def check_net(net: object) -> Net:
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
             f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
         )
+    dtype = check_float_dtype("net.weight's dtype", net.weight.dtype)
     for name, values in (("weight", net.weight), ("bias", net.bias)):
         if values is None:
             continue
@@ -54,11 +54,8 @@ def check_net(net: object) -> Net:
                 f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
                 f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
             )
-        check_float_dtype(f"net.{name}'s dtype", values.dtype)
-    if net.bias is not None and net.bias.dtype != net.weight.dtype:
-        raise TypeError(
-            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
-        )
+        if values.dtype != dtype:
+            raise TypeError(f"net.{name} is {values.dtype} but net.weight is {dtype}; use net.to({dtype})")
     return net
 
 
@@ -163,21 +160,19 @@ def bias_step_of(net: object, bias_step: str | None, samples: Samples, ids: Arra
 
 def check_steps(lr: float, weights: Array, bias_step: float, samples: Samples) -> None:
     """Refuse steps of samples and bias that the net's type cannot hold."""
-    dtype, positive = samples.dtype, weights[weights > 0]
-    about = torch.finfo(dtype)
+    about, positive = torch.finfo(samples.dtype), weights[weights > 0]
     low = lr * float(positive.min()) * min(1.0, bias_step or 1.0)
     high = lr * float(positive.max()) * max(1.0, bias_step)
     if not about.tiny <= low <= high <= about.max:
-        what = f"lr={lr:g}" if low == high == lr else f"lr={lr:g} with sample and class weights"
-        remedy = "scale it" if dtype == torch.float64 else "scale it, or use net.double()"
         lost = low if low < about.tiny else high
-        raise ValueError(f"{what} makes steps of {lost:g}, which {dtype} cannot hold; {remedy}")
+        remedy = "scale it" if samples.dtype == torch.float64 else "scale it, or use net.double()"
+        raise ValueError(f"lr={lr:g} makes steps of {lost:g}, which {samples.dtype} cannot hold; {remedy}")
 
 
 def check_updates(steps: Array, samples: Samples) -> None:
     """Refuse samples so small that their updates vanish."""
     least = float(steps[steps > 0].min())
-    if least >= 1.0 or samples.longest > 1e-150:
+    if least >= 1.0 or samples.max_squared_norm > 1e-150:
         return
     largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
     if 0.0 < largest * least < torch.finfo(samples.dtype).tiny or (largest and not largest * least):
@@ -200,15 +195,8 @@ def make_problem(
 ) -> tuple[Problem, Array]:
     """Return the problem of checked samples by the options of a trainer, and the samples that take part.
 
-    Args:
-        trainer: a :class:`torchperc.RuleTrainer`.
-        net: the net that is trained, ``None`` with a kernel.
-        samples: the training samples.
-        y: the labels, unchecked.
-        sample_weight: a factor per sample.
-        num_classes: K, or ``None`` for labels −1/+1.
-        scale: a factor of all models: the learning rate if training starts from zero weights, else 1.
-        both: require at least two classes.
+    ``scale`` is a factor of all models: the learning rate if training starts from zero weights, else 1. ``both``
+    requires at least two classes.
     """
     labels = check_labels(y, len(samples), num_classes, both=both).cpu().numpy()
     weights = sample_weights(labels, sample_weight, trainer.class_weight, num_classes)
@@ -238,19 +226,18 @@ def kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Sampl
     """Return checked samples for a kernel, and the number of classes."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
-    classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-    return as_samples(X, dtype=dtype_of(X, default=torch.float64)), classes
+    if num_classes is not None:
+        check_int("num_classes", num_classes, at_least=2)
+    return as_samples(X, dtype=dtype_of(X, default=torch.float64)), num_classes
 
 
-def check_validation(validation: Data, problem: Problem) -> tuple[Samples, Tensor] | None:
+def check_validation(validation: Any, problem: Problem) -> tuple[Samples, Any] | None:
     """Return checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
         return None
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
-    samples = problem.samples_like(validation[0], "validation X")
-    labels = check_labels(validation[1], len(samples), problem.num_classes, name="validation y", both=False)
-    return samples, labels.to(samples.device)
+    return problem.labelled(validation[0], validation[1], prefix="validation ")
 
 
 def chunk_bounds(samples: Samples, order: object) -> Array | None:
@@ -258,12 +245,8 @@ def chunk_bounds(samples: Samples, order: object) -> Array | None:
     if not isinstance(samples, Chunked):
         return None
     if isinstance(order, str) and order == "shuffled":
-        warnings.warn(
-            "X is larger than memory and read in chunks: order='shuffled' shuffles the chunks, and the samples within "
-            "each chunk",
-            UserWarning,
-            stacklevel=4,
-        )
+        what = "X is larger than memory: order='shuffled' shuffles the chunks, and the samples within each chunk"
+        warnings.warn(what, UserWarning, stacklevel=5)
     bounds: Array = samples.bounds.numpy()
     return bounds
 
@@ -271,12 +254,8 @@ def chunk_bounds(samples: Samples, order: object) -> Array | None:
 def warn_if_stuck(rule: PerceptronRule, start: Any, stacklevel: int) -> None:
     """Warn that a strict tie never leaves zero weights."""
     if rule.tie == "strict" and not rule.margin and not start.any_nonzero:
-        warnings.warn(
-            "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
-            "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
-            UserWarning,
-            stacklevel=stacklevel,
-        )
+        what = "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever move"
+        warnings.warn(f"{what}. Use tie='update' (y·s ≤ 0), or start from other weights.", UserWarning, stacklevel)
 
 
 def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate]:
@@ -285,13 +264,11 @@ def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate
         raise ValueError("prove=True is for nets with one weight vector per class, not joint features; leave it out")
     if not problem.bias_step and start.bias.any():
         raise ValueError("prove=True with bias_step='none' needs a bias of 0, which would never change")
-    return partial(_prove, problem, ids)
 
+    def prove() -> Certificate:
+        from torchperc.theory import separability
 
-def _prove(problem: Problem, ids: Array) -> Certificate:
-    from torchperc.theory import separability
+        samples = problem.samples.take(torch.from_numpy(ids).to(problem.samples.device)).raw()
+        return separability(samples, problem.y[ids], bias=bool(problem.bias_step), num_classes=problem.num_classes)
 
-    samples = problem.samples.take(torch.from_numpy(ids).to(problem.samples.device)).raw()
-    data = samples.cpu() if isinstance(samples, Tensor) else samples
-    labels = torch.from_numpy(problem.y[ids])
-    return separability(data, labels, bias=bool(problem.bias_step), num_classes=problem.num_classes)
+    return prove

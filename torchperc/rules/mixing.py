@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -17,11 +17,10 @@ from torch import Tensor
 from torchperc._checks import Data, check_labels, weights_overflow
 from torchperc.nn.modules import JointPerceptron
 from torchperc.rules import make_problem as make
-from torchperc.rules.engines import Engine, choose_engine
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
-from torchperc.rules.problem import Array, Mistakes, Problem, Weights, digest
+from torchperc.rules.problem import Mistakes, Problem, Weights, digest
 from torchperc.rules.run import RuleRun
 from torchperc.samples import process_group
 from torchperc.samples.dense import Samples
@@ -39,56 +38,30 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
             "torch.distributed.init_process_group() first"
         )
 
-    def check() -> tuple[Problem, Weights, Array, tuple[Samples, Tensor] | None]:
-        if isinstance(net, JointPerceptron):
-            raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
-        start, samples, classes = trainer._linear(net, X)
-        alone = replace_options(trainer, class_weight=None)
-        problem, ids = make.make_problem(alone, net, samples, y, sample_weight, num_classes=classes, scale=1.0)
-        return problem, start, ids, make.check_validation(validation, problem)
-
-    problem, start, ids, held_out = process_group.run_on_all_ranks(check)
-    samples, rank = problem.samples, process_group.rank_and_size()[0]
+    if isinstance(net, JointPerceptron):
+        raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
+    everywhere = process_group.run_on_all_ranks
+    start, samples, classes = everywhere(lambda: trainer._linear(net, X))
+    labels = everywhere(lambda: check_labels(y, len(samples), classes).cpu().numpy())
     given = {name: value for name, value in vars(trainer).items() if name != "_streams"}
     given["X"] = f"{'sparse' if samples.sparse else 'dense'}, {samples.dtype}, {samples.n_features} features"
-    given |= {"validation": held_out is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
+    given |= {"validation": validation is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
     process_group.check_same_options(given)
 
-    problem = _with_class_weights(trainer, problem, ids)
-    ids, classes = np.flatnonzero(problem.sample_weight), problem.num_classes
-    labels = problem.y[ids]
-    process_group.run_on_all_ranks(lambda: check_labels(labels, len(ids), classes, name="y of a weight above 0"))
-    bias_step = max(process_group.gather(make.bias_step_of(net, trainer.bias_step, samples, ids)))
-    weights = problem.sample_weight
-    process_group.run_on_all_ranks(lambda: make.check_steps(trainer.lr, weights, bias_step, samples))
-    problem = replace(problem, steps=trainer.lr * weights, bias_step=bias_step)
+    if trainer.class_weight == "balanced":
+        taking_part = everywhere(lambda: make.sample_weights(labels, sample_weight, None, classes)) > 0
+        counts = process_group.gather(Counter(labels[taking_part].tolist()))
+        trainer = copy.copy(trainer)
+        trainer.class_weight = make.balanced_weights(sum(counts, Counter()))
+    options: dict[str, Any] = {"num_classes": classes, "scale": 1.0}
+    problem, ids = everywhere(lambda: make.make_problem(trainer, net, samples, labels, sample_weight, **options))
+    held_out = everywhere(lambda: make.check_validation(validation, problem))
+    problem = replace(problem, bias_step=max(process_group.gather(problem.bias_step)))
+    everywhere(lambda: make.check_steps(trainer.lr, problem.sample_weight, problem.bias_step, samples))
     make.warn_if_stuck(trainer.rule, start, stacklevel=5)
-    order = Order(
-        trainer.order, ids, trainer.seed + rank, trainer.max_epochs, make.chunk_bounds(samples, trainer.order)
-    )
-    start = problem.laid_out(start) if problem.can_compile else start
-    options = {"max_epochs": trainer.max_epochs, "select": trainer.select, "validation": held_out}
-    engine = choose_engine(trainer.engine, problem)
-    return MixedRun(problem, start, engine, order, mixing=trainer.mixing, conventions=trainer.conventions(), **options)
-
-
-def replace_options(trainer: Any, **options: Any) -> Any:
-    """Return a copy of a trainer with other options."""
-    copy = object.__new__(type(trainer))
-    vars(copy).update(vars(trainer), **options)
-    return copy
-
-
-def _with_class_weights(trainer: Any, problem: Problem, ids: Array) -> Problem:
-    """Return the problem with class weights by the samples of all processes."""
-    class_weight = trainer.class_weight
-    if class_weight is None:
-        return problem
-    if isinstance(class_weight, str):
-        counts = process_group.gather(Counter(problem.y[ids].tolist()))
-        class_weight = make.balanced_weights(sum(counts, Counter()))
-    factors = make.sample_weights(problem.y, None, class_weight, problem.num_classes)
-    return replace(problem, sample_weight=problem.sample_weight * factors)
+    seed = trainer.seed + process_group.rank_and_size()[0]
+    run_options = trainer.run_options(problem, ids, seed)
+    return MixedRun(problem, problem.laid_out(start), **run_options, mixing=trainer.mixing, validation=held_out)
 
 
 class MixedRun(RuleRun):
@@ -100,8 +73,8 @@ class MixedRun(RuleRun):
     size of the weights.
     """
 
-    def __init__(self, problem: Problem, start: Weights, engine: Engine, order: Order, *, mixing: str, **options: Any):
-        super().__init__(problem, start, engine, order, **options)
+    def __init__(self, problem: Problem, start: Weights, order: Order, *, mixing: str, **options: Any) -> None:
+        super().__init__(problem, start, order=order, **options)
         self._mixing = mixing
         self._mixed = Weights(*(values.to(torch.float64, copy=True) for values in start))
         self._mixed_mistakes = 0.0
@@ -117,7 +90,7 @@ class MixedRun(RuleRun):
             made = self._local_pass()
         except ValueError:  # the weights overflow, of which the others must hear
             overflow = True
-        own = self._change(made, np.ones(len(made.sample)))
+        own = self._change(made)
         facts = (math.nan if overflow else float(len(made.sample)), float(np.abs(made.coef).sum()))
         message = torch.cat((own.weight.flatten(), own.bias, own.bias.new_tensor(facts)))
         messages = process_group.all_stack(message)
@@ -140,17 +113,16 @@ class MixedRun(RuleRun):
 
     def _local_pass(self) -> Mistakes:
         found, done = [], 0
-        for ids in self.order.epoch(len(self.history)):
-            for part, first, local in self.problem.parts(ids):
-                found.append(self.engine(part, self.weights, local).moved(first, done))
-                done += len(local)
+        for part, count in self._present():
+            found.append(part.moved(0, done))
+            done += count
         return Mistakes.joined(found)
 
-    def _change(self, made: Mistakes, times: Array) -> Weights:
-        """Return the sum of what these mistakes add to the weights, each so many times, in float64."""
+    def _change(self, made: Mistakes, steps: int | None = None) -> Weights:
+        """Return what mistakes add to the weights, in float64; over so many steps, the sum after each of them."""
         zeros = Weights(*map(torch.zeros_like, self._mixed))
-        once = made._replace(coef=made.coef * times, step=np.zeros_like(made.step))
-        return self.problem.total(zeros, once, 1)
+        once = made if steps else made._replace(step=np.zeros_like(made.step))
+        return self.problem.total(zeros, once, steps or 1)
 
     @property
     def count(self) -> int:
@@ -171,8 +143,8 @@ class MixedRun(RuleRun):
         return any(process_group.gather(super()._any_wrong()))
 
     def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
-        found = process_group.gather(super()._validation_counts(samples, y))
-        return sum(each[0] for each in found), sum(each[1] for each in found)
+        wrong, counts = zip(*process_group.gather(super()._validation_counts(samples, y)), strict=True)
+        return sum(wrong), sum(counts)
 
     def _digest(self) -> str:
         return digest(self._mixed)
@@ -187,25 +159,22 @@ class MixedRun(RuleRun):
         )
         order = columns[1].argsort()
         made = Mistakes(*(column[order] for column in columns))
-        samples = (
-            self.samples
-            if process_group.rank_and_size()[1] == 1
-            else cast(Samples, _Elsewhere(self.samples, self._samples))
-        )
+        elsewhere = process_group.rank_and_size()[1] > 1
+        samples = cast(Samples, _Elsewhere(self.samples, self._samples)) if elsewhere else self.samples
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
         ends = torch.tensor(self._ends, dtype=torch.int64)
         return MistakeLog(MixedProblem(*of_all), self.start, (made,), ends, self._conventions)
 
     def _averaged(self) -> Model:
-        return self._mean(lambda step: self._ends[-1] - step, self._ends[-1])
+        steps = self._ends[-1]
+        return self._mean(self._change(Mistakes.joined(self._found), steps), steps)
 
     def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
-        return self._mean(lambda step: (step < self._ends[epoch - 1]).astype(float), 1)
-
-    def _mean(self, times: Callable[[Array], Array], steps: int) -> Model:
-        """Return the mean of the weights after each step, each process adding what its own mistakes contribute."""
         made = Mistakes.joined(self._found)
-        own = self._change(made, times(made.step))
+        return self._mean(self._change(made.part(0, int((made.step < self._ends[epoch - 1]).sum()))), 1)
+
+    def _mean(self, own: Weights, steps: int) -> Model:
+        """Return the mean of a sum over so many steps, of which each process has its own part."""
         total = (a.double() * steps + process_group.all_reduce(b) for a, b in zip(self.start, own, strict=True))
         return self.problem.mean(Weights(*total), steps)
 

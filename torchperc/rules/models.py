@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,13 +21,15 @@ Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
 @runtime_checkable
 class OwnRule(Protocol):
-    """A net that the rule learns in a way of its own, such as one of tag sequences."""
+    """A net with a :class:`~torchperc.rules.problem.Problem` of its own."""
 
-    def start_rule(self, trainer: Any, X: Any, y: Any, **options: Any) -> Any:
-        """Return a run before its first epoch, with the methods of :class:`torchperc.rules.run.RuleRun`."""
+    rule_weights: Any
+    """Makes weights from their ``state_dict``, given as keyword arguments."""
 
-    def rule_stream(self) -> Any:
-        """Return what online learning keeps between calls, as :class:`torchperc.rules.online.Stream`."""
+    def rule_problem(
+        self, trainer: Any, X: Any, y: Any, sample_weight: Any, start: Any = None, scale: float = 1.0
+    ) -> tuple[Any, Any, Any]:
+        """Return the problem, the first weights (``start``, or those of the net) and the samples that take part."""
 
 
 class Model(ABC):
@@ -90,16 +93,19 @@ class LinearModel(Model):
         weight, bias = net.weight, net.bias
         if weight.shape != self.weight.shape or (bias is None and bool(self.bias.any())):
             found = f"{tuple(weight.shape)}{' and no bias' if bias is None else ''}"
-            raise ValueError(
-                f"net has weights of shape {found}, the model has {tuple(self.weight.shape)} and a bias; "
-                "use a net like the one that was trained"
-            )
+            needed = f"{tuple(self.weight.shape)} and a bias"
+            raise ValueError(f"net has weights of shape {found}, {needed} are needed, as the net that was trained has")
         weight.detach().copy_(self.weight)
         if bias is not None:
             bias.detach().copy_(self.bias)
 
 
-def in_blocks(samples: Samples, score: Any, size: int = 1024) -> Tensor:
+def blocks(samples: Samples, size: int = 1024) -> Iterator[tuple[slice, Samples]]:
+    """Yield all samples in blocks: which they are, and the rows."""
+    for numbers in torch.arange(len(samples), device=samples.device).split(size):
+        yield slice(int(numbers[0]), int(numbers[-1]) + 1), samples.take(numbers)
+
+
+def in_blocks(samples: Samples, score: Callable[[Samples], Tensor]) -> Tensor:
     """Return the scores of all samples, computed a block at a time: (N, K)."""
-    numbers = torch.arange(len(samples), device=samples.device).split(size)
-    return torch.cat([score(samples.take(block)) for block in numbers])
+    return torch.cat([score(rows) for _, rows in blocks(samples)])

@@ -112,14 +112,10 @@ def _table(order: Any, ids: Array, max_epochs: int) -> Array:
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"order must be integer sample numbers, in rows of equal length: {error}") from None
     if table.ndim not in (1, 2) or not table.size or table.dtype.kind not in "iu":
-        found = f"shape {table.shape} of {table.dtype}"
-        raise ValueError(f"order must be integer sample numbers in one or two dimensions, found {found}")
+        raise ValueError(f"order must be integer sample numbers, found shape {table.shape} of {table.dtype}")
     if table.ndim == 2 and max_epochs > len(table):
         raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
     unknown = np.setdiff1d(table, ids)
     if len(unknown):
-        raise ValueError(
-            f"order names sample {unknown[0]}, which does not take part; samples run from 0 to {ids.max()} and need a "
-            "weight above 0"
-        )
+        raise ValueError(f"order names sample {unknown[0]}; samples run from 0 to {ids.max()}, with weights above 0")
     return table.astype(np.int64)

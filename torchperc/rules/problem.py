@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, numpy_view
+from torchperc._checks import Data, check_labels, numpy_view
+from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host
-from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.models import LinearModel, Model, blocks
 from torchperc.samples.dense import Samples, compilable
 from torchperc.samples.mapped import as_samples
 from torchperc.theory.weights import column_major, weights_norm
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
-_BLOCK, _STATES = 1024, 256  # samples and states that are decided together
+_STATES = 256  # that are decided together
 
 
 class Mistake(NamedTuple):
@@ -34,7 +35,10 @@ class Mistake(NamedTuple):
 
 
 class Mistakes(NamedTuple):
-    """Mistakes as columns, see :class:`Mistake`: int64 but for ``coef``, which is float64."""
+    """Mistakes as columns, see :class:`Mistake`: int64 but for ``coef``, which is float64.
+
+    Where a sample has several labels, ``predicted`` is an array of tuples.
+    """
 
     sample: Array
     step: Array
@@ -45,8 +49,9 @@ class Mistakes(NamedTuple):
     def of(cls, entries: Sequence[Mistake]) -> Mistakes:
         """Return columns from single mistakes."""
         sample, step, coef, predicted = zip(*entries, strict=True) if entries else ((), (), (), ())
-        integers = [np.array(values, np.int64) for values in (sample, step, predicted)]
-        return cls(integers[0], integers[1], np.array(coef, np.float64), integers[2])
+        several = bool(predicted) and isinstance(predicted[0], tuple)  # labels of one sample
+        labels = np.fromiter(predicted, object if several else np.int64)
+        return cls(np.array(sample, np.int64), np.array(step, np.int64), np.array(coef, np.float64), labels)
 
     @classmethod
     def joined(cls, parts: Sequence[Mistakes]) -> Mistakes:
@@ -54,6 +59,10 @@ class Mistakes(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+
+    def rows(self) -> Iterator[Mistake]:
+        """Yield one mistake after the other."""
+        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in self), strict=True))
 
     def part(self, first: int, end: int) -> Mistakes:
         """Return mistakes ``first`` to ``end`` − 1."""
@@ -85,6 +94,10 @@ class Weights(NamedTuple):
     def any_nonzero(self) -> bool:
         """Whether some weight is not 0."""
         return any(bool(numpy_view(values).any()) for values in self)
+
+    def plus(self, other: Weights) -> Weights:
+        """Return the sum of two sets of weights, where the other one is."""
+        return Weights(*(a.to(b.device) + b for a, b in zip(self, other, strict=True)))
 
     def equal(self, other: Weights) -> bool:
         """Return whether all numbers are the same."""
@@ -129,6 +142,7 @@ class Problem:
     rule: PerceptronRule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
+    own_engine: ClassVar[Callable[..., Mistakes] | None] = None  # instead of the compiled loops of linear nets
 
     @property
     def outputs(self) -> int:
@@ -171,12 +185,12 @@ class Problem:
 
     # --- one update ---
 
-    def predict(self, weights: Weights, i: int) -> int:
+    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
         """Return the wrong class sample i is predicted as, or its label if it is no mistake."""
         columns, x = self.samples.row(i)
-        weight, bias = (host(values) for values in weights)
+        weight, bias = map(host, weights)
         largest = torch.finfo(self.samples.dtype).max
-        return decide_exactly(weight[:, columns], bias, x, int(self.y[i]), self.rule, largest)
+        return decide_exactly(weight[:, columns], bias, x, int(self.y[i]), rule or self.rule, largest)
 
     def coef(self, sample: Any) -> Any:
         """Return the coefficients of mistakes on some samples: the step size, times y for labels −1/+1."""
@@ -197,37 +211,45 @@ class Problem:
         """Return the scores of samples (default: the training samples): (N, K)."""
         return (samples or self.samples).scores(*weights)
 
-    def score_error(self, weights: Weights) -> float:
+    def score_error(self, weights: Weights, samples: Samples) -> float:
         """Return the largest rounding error of a score; 0 if all scores are sums of integers."""
-        weight, bias = (host(values) for values in weights)
-        size = self.bound.size(weight, bias)
-        if size < self.bound.exact and not (weight % 1).any() and not (bias % 1).any() and self.samples.integers:
+        weight, bias = map(host, weights)
+        bound = self.bound if samples is self.samples else RoundingBound.of(samples)
+        size = bound.size(weight, bias)
+        if size < bound.exact and not (weight % 1).any() and not (bias % 1).any() and samples.integers:
             return 0.0
-        return self.bound.error(size)
+        return bound.error(size)
 
     def mistakes(self, weights: Weights, rule: PerceptronRule | None = None) -> Array:
         """Return which training samples are mistakes now, near ties decided exactly: bool (N,)."""
         rule = rule or self.rule
-        error, largest = self.score_error(weights), torch.finfo(self.samples.dtype).max
-        found, near = _vector_mistakes(host(self.scores(weights)), self.y, rule, error)
+        found, near = self._by_scores(weights, self.samples, self.y, rule)
         if len(near) and self.samples.dtype != torch.float64:  # a second look with more digits
             few = self.samples.take(torch.from_numpy(near).to(self.samples.device)).double()
             double = Weights(*(values.double() for values in weights))
-            bound = RoundingBound.of(few)
-            error = bound.error(bound.size(*map(host, double)))
-            found[near], left = _vector_mistakes(host(few.scores(*double)), self.y[near], rule, error)
+            found[near], left = self._by_scores(double, few, self.y[near], rule)
             near = near[left]
-        if len(near):
-            weight, bias = (host(values) for values in weights)
-            for i in near.tolist():
-                columns, x = self.samples.row(i)
-                label = int(self.y[i])
-                found[i] = decide_exactly(weight[:, columns], bias, x, label, rule, largest) != label
+        for i in near.tolist():
+            found[i] = self.predict(weights, i, rule) != self.y[i]
         return found
+
+    def _by_scores(self, weights: Weights, samples: Samples, y: Array, rule: PerceptronRule) -> tuple[Array, Array]:
+        """Return which samples are mistakes by their rounded scores, and the numbers of those too near to tell."""
+        scores = torch.from_numpy(host(self.scores(weights, samples)))
+        scores = scores.squeeze(-1) if self.num_classes is None else scores
+        labels, error = torch.from_numpy(y), self.score_error(weights, samples)
+        found = tpf.mistakes(scores, labels, tie=rule.tie, margin=rule.margin).numpy()
+        if not error:
+            return found, np.empty(0, np.int64)
+        apart = np.abs(tpf.functional_margins(scores, labels).numpy() - rule.margin)
+        return found, np.flatnonzero(~(apart > 2 * error))
 
     def functional_margins(self, weights: Weights) -> Array:
         """Return y·s, or s_y minus the strongest other score, of every training sample in float64, scaled: (N,)."""
-        return _margins(host(self.scores(weights)), self.y) * self.scale
+        scores = torch.from_numpy(host(self.scores(weights)) * self.scale)
+        scores = scores.squeeze(-1) if self.num_classes is None else scores
+        margins: Array = tpf.functional_margins(scores, torch.from_numpy(self.y)).numpy()
+        return margins
 
     # --- many updates ---
 
@@ -250,7 +272,7 @@ class Problem:
     def replay(self, weights: Weights, mistakes: Mistakes) -> None:
         """Make the updates of these mistakes again in place, rounding as training did."""
         if not self.can_compile:
-            for i, _, coef, predicted in zip(*(column.tolist() for column in mistakes), strict=True):
+            for i, _, coef, predicted in mistakes.rows():
                 self.update(weights, i, predicted, abs(coef))
             return
         from torchperc.rules import loops
@@ -271,12 +293,11 @@ class Problem:
             return weight[0], weights.bias.numpy()
         return (weight.T if self.samples.sparse else weight), weights.bias.numpy()
 
-    def laid_out(self, weights: Weights) -> Weights:
+    def laid_out(self, weights: Any) -> Any:
         """Return the weights in memory as the compiled loops want them, copied only if they lie otherwise."""
         weight = weights.weight
-        if self.num_classes and self.samples.sparse:
-            return weights._replace(weight=weight.T.contiguous().T)
-        return weights._replace(weight=weight.contiguous())
+        classes_last = self.num_classes and self.samples.sparse
+        return weights._replace(weight=weight.T.contiguous().T if classes_last else weight.contiguous())
 
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
         """Return the sum in float64 of the weights after each of so many steps."""
@@ -307,6 +328,11 @@ class Problem:
         """Return a hash of the weights, by which they are recognised when they recur."""
         return digest(weights)
 
+    def running_average(self, log: Any, weights: Any, sums: dict[str, Any]) -> Model:
+        """Return the averaged model of a run; ``sums`` is kept from one epoch to the next."""
+        model: Model = log.averaged()
+        return model
+
     def squared_radius(self, ids: Array) -> float:
         """Return R² = max ‖x‖² + β over some samples, β being the bias step; twice that with K classes."""
         squares = host(self.samples.squared_norms())[ids]
@@ -317,24 +343,53 @@ class Problem:
     def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S).
 
-        State t is the start after the first t mistakes. Scores within their rounding error are decided exactly.
+        State t is the start after the first t mistakes. Scores are computed in float64.
         """
         at_once = max(1, min(_STATES, 2**24 // start.weight.numel()))
-        bound, weights, first = RoundingBound.of(samples), start.clone(), 0
-        states = [start.clone()]
-        while True:
-            error = [bound.error(bound.size(*map(host, state))) for state in states]
-            stacked = [torch.stack(values) for values in zip(*states, strict=True)]
+        weights, states, first = start.clone(), [start.clone()], 0
+        while states:
+            weight, bias = (torch.stack(values).double() for values in zip(*states, strict=True))
             for block, part in blocks(samples):
-                yield block, first, _decide_states(part, stacked[0], stacked[1], np.array(error))
+                yield block, first, self.labels(host(self.state_scores(part.double(), weight, bias)))
             first += len(states)
-            if first > len(mistakes.sample):
-                return
             states = []
-            for j in range(first - 1, min(first - 1 + at_once, len(mistakes.sample))):
-                step = float(abs(mistakes.coef[j]))
-                self.update(weights, int(mistakes.sample[j]), int(mistakes.predicted[j]), step)
+            for i, _, coef, predicted in mistakes.part(first - 1, first - 1 + at_once).rows():
+                self.update(weights, i, predicted, abs(coef))
                 states.append(weights.clone())
+
+    def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the scores of samples for S states at once: weight (S, K, d), bias (S, K) → (n, S, K)."""
+        return samples.scores(weight.flatten(0, 1), bias.flatten()).reshape(-1, *bias.shape)
+
+    def labels(self, scores: Array) -> Array:
+        """Return what scores (…, K) decide for: −1/+1, or the lowest index among the largest."""
+        return np.where(scores[..., 0] >= 0, 1, -1) if self.num_classes is None else scores.argmax(-1)
+
+    # --- data and files ---
+
+    def data_hash(self) -> str:
+        """Return a hash of samples and labels."""
+        return self.samples.hash(torch.from_numpy(self.y))
+
+    def labelled(self, X: Data, y: Data, prefix: str = "") -> tuple[Samples, Any]:
+        """Return other samples and labels of the same kind, checked; ``prefix`` is for error messages."""
+        samples = self.samples_like(X, f"{prefix}X")
+        return samples, check_labels(y, len(samples), self.num_classes, name=f"{prefix}y", both=False)
+
+    def wrong_decisions(self, weights: Any, samples: Samples, y: Tensor) -> tuple[int, int]:
+        """Return how many decisions on other samples are wrong, and of how many."""
+        scores = self.scores(weights, samples)
+        if not torch.isfinite(scores).all():
+            raise ValueError("scores of the validation samples are not finite; scale validation X down")
+        return int((self.labels(host(scores)) != y.cpu().numpy()).sum()), len(y)
+
+    def columns(self, mistakes: Mistakes) -> dict[str, Array]:
+        """Return mistakes as arrays of numbers, which a file can hold."""
+        return mistakes._asdict()
+
+    def from_columns(self, columns: dict[str, Array]) -> Mistakes:
+        """Return mistakes from :meth:`columns`."""
+        return Mistakes(**columns)
 
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
@@ -356,70 +411,3 @@ def digest(tensors: Sequence[Tensor]) -> str:
     for values in tensors:
         found.update((column_major(values) + 0.0).data)  # + 0.0 turns −0 into 0
     return found.hexdigest()
-
-
-def blocks(samples: Samples) -> Iterator[tuple[slice, Samples]]:
-    """Yield all samples in blocks: which they are, and the rows."""
-    for first in range(0, len(samples), _BLOCK):
-        block = slice(first, min(first + _BLOCK, len(samples)))
-        yield block, samples.take(torch.arange(block.start, block.stop, device=samples.device))
-
-
-def _margins(scores: Array, y: Array) -> Array:
-    """Return the functional margins of scores (N, K), K = 1 for labels −1/+1: (N,)."""
-    if scores.shape[1] == 1:
-        margins: Array = y * scores[:, 0]
-        return margins
-    others = scores.copy()
-    others[np.arange(len(y)), y] = -np.inf
-    margins = scores[np.arange(len(y)), y]
-    margins -= others.max(axis=1)
-    return margins
-
-
-def _vector_mistakes(scores: Array, y: Array, rule: PerceptronRule, error: float) -> tuple[Array, Array]:
-    """Return which samples are mistakes by their scores, and the numbers of those that are too near to tell."""
-    with np.errstate(invalid="ignore"):
-        margins = _margins(scores, y)
-    found = margins < rule.margin
-    at_limit = np.flatnonzero(~(np.abs(margins - rule.margin) > 2 * error))
-    if error:
-        return found, at_limit
-    if rule.tie == "update":
-        found[at_limit] = True
-    elif rule.tie == "sign":
-        decided = np.where(scores[:, 0] >= 0, 1, -1) if scores.shape[1] == 1 else scores.argmax(1)
-        found = decided != y
-    return found, at_limit[:0]
-
-
-def _decide_states(samples: Samples, weight: Tensor, bias: Tensor, error: Array) -> Array:
-    """Return the labels that states (S, K, d) decide for: (n, S)."""
-    states, outputs = bias.shape
-    flat = samples.scores(weight.flatten(0, 1), bias.flatten())
-    scores = host(flat).reshape(-1, states, outputs)
-    labels = np.where(scores[..., 0] >= 0, 1, -1) if outputs == 1 else scores.argmax(-1)
-    if outputs == 1:
-        apart = np.abs(scores[..., 0])
-    else:
-        highest = np.partition(scores, outputs - 2, axis=-1)
-        apart = highest[..., -1] - highest[..., -2]
-    near = np.argwhere(~(apart > 2 * error) & (error > 0))
-    rule = PerceptronRule("sign")
-    for i, state in near.tolist():
-        columns, x = samples.row(i)
-        w, b = host(weight[state])[:, columns], host(bias[state])
-        labels[i, state] = _exact_label(w, b, x, rule)
-    return labels
-
-
-def _exact_label(weight: Array, bias: Array, x: Array, rule: PerceptronRule) -> int:
-    """Return the label of one sample in exact arithmetic."""
-    if len(bias) == 1:
-        return decide_exactly(weight, bias, x, 1, rule)  # +1, or −1 if that would be a mistake
-    best = 0
-    for k in range(1, len(bias)):
-        pair = [best, k]
-        if decide_exactly(weight[pair], bias[pair], x, 0, rule) == 1:
-            best = k
-    return best

@@ -1,9 +1,9 @@
-"""Training by rule, epoch by epoch, and its result."""
+"""Training by rule, epoch by epoch or online, and its result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import Data, weights_overflow
-from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
-from torchperc.rules.problem import Mistakes, Problem
+from torchperc.rules.problem import Array, Mistakes, Problem, Weights
 from torchperc.samples.dense import Samples
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class RuleResult:
         model: the classifier that ``select`` names.
         cycle: for ``CYCLING``, the epochs (0 is the start) after which the same weights were seen first and again.
         certificate: with ``prove=True``, whether the data are separable, see :func:`torchperc.theory.separability`.
-        average: the averaged weights where the log does not tell them, as after several calls of ``partial_fit``.
 
     Example:
         >>> import torchperc as tp
@@ -72,7 +70,6 @@ class RuleResult:
     model: Model
     cycle: tuple[int, int] | None = None
     certificate: Certificate | None = None
-    average: Model | None = None
 
     def __repr__(self) -> str:
         return f"RuleResult({self.verdict.name}, {self.log!r}, select={self.select!r})"
@@ -104,7 +101,7 @@ class RuleResult:
     @property
     def single(self) -> Model:
         """The selected model as one set of weights: for ``"voted"`` the averaged ones, else ``model`` itself."""
-        return (self.average or self.log.averaged()) if isinstance(self.model, VotedModel) else self.model
+        return self.log.averaged() if isinstance(self.model, VotedModel) else self.model
 
     def write_to(self, net: Any) -> None:
         """Write the selected weights into a net of the same shape; for ``"voted"`` the averaged ones.
@@ -164,6 +161,7 @@ class RuleRun:
         self._prove, self._conventions = prove, conventions or {}
         self._certificate: Certificate | None = None
         self._found: list[Mistakes] = []
+        self._sums: dict[str, Any] = {}  # of the running average
         self._ends: list[int] = []
         self._seen = {problem.digest(start): 0}
         self._total = math.nan if start.any_nonzero else 0.0  # Σ c over all mistakes
@@ -192,16 +190,21 @@ class RuleRun:
         self.verdict = self._judge(record)
         return record
 
-    def _pass(self, presented: int) -> int:
-        """Present the samples of one epoch, the first of them after so many others; return the mistakes made."""
-        made, problem = 0, self.problem
+    def _present(self) -> Iterator[tuple[Mistakes, int]]:
+        """Present the samples of one epoch; yield the mistakes in each part of them, and its length."""
+        problem = self.problem
         for ids in self.order.epoch(len(self.history), lambda: problem.mistakes(self.weights)):
             for part, first, local in problem.parts(ids):
-                found = self.engine(part, self.weights, local)
-                if len(found.sample):
-                    self._found.append(found.moved(first, presented))
-                    self._total += float(part.steps[found.sample].sum())
-                made, presented = made + len(found.sample), presented + len(local)
+                yield self.engine(part, self.weights, local).moved(first, 0), len(local)
+
+    def _pass(self, presented: int) -> int:
+        """Make one epoch, of which the first sample comes after so many others; return the mistakes made."""
+        made = 0
+        for found, count in self._present():
+            if len(found.sample):
+                self._found.append(found.moved(0, presented))
+                self._total += float(self.problem.steps[found.sample].sum())
+            made, presented = made + len(found.sample), presented + count
         self._ends.append(presented)
         return made
 
@@ -299,27 +302,24 @@ class RuleRun:
         return wrong / count
 
     def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
-        scores = self.problem.scores(self.weights, samples)
-        if not torch.isfinite(scores).all():
-            raise ValueError("scores of the validation samples are not finite; scale validation X down")
-        labels = tpf.decide(scores[:, 0]) if self.problem.num_classes is None else tpf.decide_class(scores)
-        return int((labels != y).sum()), len(y)
+        return self.problem.wrong_decisions(self.weights, samples, y)
 
     def _selected(self, log: MistakeLog) -> Model:
         if self._select == "last":
             return self.current()
-        if self._select == "pocket":
-            return log.pocket()
+        if self._select == "averaged":
+            return self._averaged()
         if self._select != "best-validation":
-            return self._averaged() if self._select == "averaged" else log.voted()
-        validated = [record for record in self.history if record.validation_error is not None]
+            return log.pocket() if self._select == "pocket" else log.voted()
+        validated = [
+            (record.validation_error, record.epoch) for record in self.history if record.validation_error is not None
+        ]
         if not validated:
             raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-        best = min(validated, key=lambda record: (record.validation_error, record.epoch))
-        return self._after_epoch(log, best.epoch)
+        return self._after_epoch(log, min(validated)[1])
 
     def _averaged(self) -> Model:
-        return self.log().averaged()
+        return self.problem.running_average(self.log(), self.weights, self._sums)
 
     def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
         return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
@@ -328,7 +328,7 @@ class RuleRun:
 
     @cached_property
     def _data(self) -> Any:
-        return self.samples.hash(torch.from_numpy(self.problem.y))
+        return self.problem.data_hash()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly, as tensors and plain types."""
@@ -338,7 +338,7 @@ class RuleRun:
             "about": self.problem.describe(),
             "start": self.start.state_dict(),
             "weights": self.weights.state_dict(),
-            "mistakes": {name: torch.from_numpy(column) for name, column in self._found[0]._asdict().items()},
+            "mistakes": {name: torch.from_numpy(each) for name, each in self.problem.columns(self._found[0]).items()},
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": dict(self._seen),
@@ -360,10 +360,92 @@ class RuleRun:
                 raise ValueError(f"the saved run was made with {name}={value!r}, found {about.get(name)!r}")
         self.start.load_state_dict(state["start"])
         self.weights.load_state_dict(state["weights"])
-        self._found = [Mistakes(**{name: column.cpu().numpy() for name, column in state["mistakes"].items()})]
+        columns = {name: column.cpu().numpy() for name, column in state["mistakes"].items()}
+        self._found, self._sums = [self.problem.from_columns(columns)], {}
         self._ends, self._seen = list(state["ends"]), dict(state["seen"])
         self.history = [EpochRecord(*record) for record in state["history"]]
         self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
         self.order.load_state_dict(state["order"])
         self._total = state["total"]
+
+
+# --- online ---------------------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """The weights that a stream of samples has led to, and the sum for their average."""
+
+    def __init__(self, make_weights: Callable[..., Any] = Weights) -> None:
+        self._make_weights = make_weights  # from their ``state_dict``
+        self.weights: Any = None  # before scaling
+        self.scale = 1.0
+        self._total: Any = None
+        self._steps = 0
+        self._left: tuple[torch.Tensor, ...] = ()
+
+    def go_on(self, lr: float) -> tuple[Any, float]:
+        """Return the weights to go on from, before scaling, and the scale of a model."""
+        if self.scale in (1.0, lr):
+            return self.weights, self.scale
+        return self.weights.scaled(self.scale), 1.0  # lr was changed
+
+    def fits(self, net: Any) -> bool:
+        """Return whether the net still has the weights that this stream left in it."""
+        now = _parameters(net)
+        return len(now) == len(self._left) and all(
+            a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+            for a, b in zip(now, self._left, strict=True)
+        )
+
+    def learn(self, problem: Problem, start: Any, engine: Engine, ids: Array, select: str) -> RuleResult:
+        """Make one pass over samples; the result has the model that the whole stream selects."""
+        weights = start.clone()
+        with torch.no_grad():
+            found = engine(problem, weights, ids)
+            norm, steps = problem.norm(weights), problem.steps[found.sample].sum()
+            if not math.isfinite(norm):
+                raise weights_overflow()
+            upper = norm / float(steps) if steps and not start.any_nonzero else None
+            record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
+            verdict = _verdict(problem, start, weights, found)
+            log = MistakeLog(problem, start, (found,), torch.tensor([len(ids)]))
+            cycle = (0, 1) if verdict is Verdict.CYCLING else None
+            if self._total is not None and problem.scale != self.scale:
+                self._total = self._total.scaled(self.scale / problem.scale)
+            self.weights, self.scale = weights, problem.scale
+            model = problem.model(weights) if select == "last" else self._averaged(log)
+            return RuleResult(verdict, log, (record,), select, model, cycle)
+
+    def _averaged(self, log: MistakeLog) -> Model:
+        total = log.problem.total(log.start, log.mistakes, log.steps)
+        self._total = total if self._total is None else self._total.plus(total)
+        self._steps += log.steps
+        return log.problem.mean(self._total, self._steps)
+
+    def remember(self, net: Any) -> None:
+        """Note the weights that were left in the net."""
+        self._left = tuple(values.detach().clone() for values in _parameters(net))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to resume exactly."""
+        weights, total = (None if each is None else each.state_dict() for each in (self.weights, self._total))
+        return {"weights": weights, "total": total, "scale": self.scale, "steps": self._steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a :meth:`state_dict`, on any device."""
+        pairs = (state["weights"], state["total"])
+        self.weights, self._total = (None if each is None else self._make_weights(**each) for each in pairs)
+        self._steps, self.scale = state["steps"], state["scale"]
+
+
+def _parameters(net: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(net.parameters())
+
+
+def _verdict(problem: Problem, start: Weights, weights: Weights, found: Mistakes) -> Verdict:
+    if len(found.sample) == 0 and (
+        problem.rule.tie != "strict" or not problem.mistakes(weights, PerceptronRule("sign")).any()
+    ):
+        return Verdict.SEPARATED
+    return Verdict.CYCLING if weights.equal(start) else Verdict.BUDGET

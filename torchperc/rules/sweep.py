@@ -7,22 +7,21 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
-from torchperc.nn import functional as tpf
-from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
+from torchperc._checks import Data, check_int, check_labels, check_number, require_packages
+from torchperc.rules.conventions import Verdict
 from torchperc.rules.make_problem import bias_step_of, dtype_of, zero_net
-from torchperc.rules.problem import Problem
+from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
+from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
-
-_SCORES = 2**22  # computed at a time
 
 
 class Member(NamedTuple):
@@ -65,8 +64,7 @@ class Sweep:
     bias: Tensor
     radius: float
     margins: Tensor
-    _options: dict[str, Any]
-    _orders: Tensor | None
+    _trainers: tuple[RuleTrainer, ...]
 
     def __len__(self) -> int:
         return len(self.members)
@@ -102,7 +100,7 @@ class Sweep:
 
     def trainer(self, m: int) -> RuleTrainer:
         """A trainer that makes member m's run by itself, with its log."""
-        return _solo(self.members[m], self._orders, self._options)
+        return self._trainers[m]
 
 
 def sweep(
@@ -134,8 +132,8 @@ def sweep(
         tie, bias_step, max_epochs: as for :class:`RuleTrainer`.
         num_classes: K, for class indices.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
-        n_jobs: number of joblib workers (−1: all cores). By default one process runs the members on a thread per core,
-            unless there is a context such as ``joblib.parallel_config("dask")``.
+        n_jobs: number of joblib workers (−1: all), of the backend that ``joblib.parallel_config`` names. By default
+            this process runs the members on a thread per core.
 
     Shape:
         X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
@@ -146,51 +144,53 @@ def sweep(
         >>> sweep(X, y, orders=[[0, 1, 2, 3], [3, 2, 1, 0]], lr=[1, 0.5]).mistakes
         tensor([9, 9, 7, 7])
     """
-    options = {
-        "tie": check_choice("tie", tie, TIES),
-        "bias_step": check_choice("bias_step", bias_step, BIAS_STEPS),
-        "max_epochs": check_int("max_epochs", max_epochs, at_least=1),
-    }
+    options: dict[str, Any] = {"tie": tie, "bias_step": bias_step, "max_epochs": max_epochs}
+    RuleTrainer(**options)  # checks them
     rows = as_samples(X, dtype=dtype_of(X, dtype))
-    beta = bias_step_of(zero_net(rows, num_classes), bias_step, rows, np.arange(len(rows)))
-    labels = check_labels(y, len(rows), num_classes).to(rows.device)
+    everyone, ones = np.arange(len(rows)), np.ones(len(rows))
+    beta = bias_step_of(zero_net(rows, num_classes), bias_step, rows, everyone)
+    labels = check_labels(y, len(rows), num_classes).cpu().numpy()
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
     members = _members(table, seeds, lr, margin)
-    for rate, slack in {(member.lr, member.margin) for member in members}:
-        RuleTrainer(lr=rate, margin=slack, tie=tie)  # checks the arguments
-    if parallel.joblib_workers(n_jobs):
-        sent = rows.raw().cpu().numpy() if isinstance(rows.raw(), Tensor) else rows.raw()  # which joblib maps
-        chunks = parallel.joblib_map(_run, members, n_jobs, sent, labels.cpu().numpy(), table, num_classes, options)
-        outcomes = [outcome for chunk in chunks for outcome in chunk]
+    trainers = tuple(
+        RuleTrainer(
+            order="shuffled" if table is None else table[member.order],
+            seed=member.seed or 0,
+            lr=member.lr,
+            margin=member.margin,
+            **options,
+        )
+        for member in members
+    )
+    run = partial(_run, rows=rows, y=labels, num_classes=num_classes)
+    if n_jobs is None:
+        with ThreadPoolExecutor(parallel.threads(None)) as pool:
+            outcomes = list(pool.map(run, trainers))
     else:
-        outcomes = _run(members, rows, labels, table, num_classes, options)
+        parallel.check_jobs(n_jobs)
+        require_packages("n_jobs", "joblib")
+        import joblib
+
+        outcomes = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(run)(trainer) for trainer in trainers)
     mistakes, epochs, verdicts, weights, biases = zip(*outcomes, strict=True)
-    weight, bias = (torch.stack(values).to(rows.device) for values in (weights, biases))
-    ones = np.ones(len(labels))
-    problem = Problem(rows, labels.cpu().numpy(), num_classes, ones, ones, bias_step=beta)
-    radius = math.sqrt(problem.squared_radius(np.arange(len(labels))))
-    margins = _margins(problem, labels, weight, bias).cpu()
-    counts = torch.tensor(mistakes), torch.tensor(epochs)
-    return Sweep(members, *counts, verdicts, weight, bias, radius, margins, options, table)
+    problem = Problem(rows, labels, num_classes, ones, ones, bias_step=beta)
+    radius = math.sqrt(problem.squared_radius(everyone))
+    margins = [_margin(problem, Weights(*pair)) for pair in zip(weights, biases, strict=True)]
+    weight, bias = torch.stack(weights), torch.stack(biases)
+    figures = torch.tensor(mistakes), torch.tensor(epochs), torch.tensor(margins, dtype=torch.float64)
+    return Sweep(members, *figures[:2], verdicts, weight, bias, radius, figures[2], trainers)
 
 
 def _run(
-    members: Sequence[Member], X: Any, y: Any, table: Tensor | None, classes: int | None, options: dict[str, Any]
-) -> list[tuple[int, int, Verdict, Tensor, Tensor]]:
-    """Mistakes, epochs, verdict, weight and bias of each member, run on a thread per core."""
-    X = np.asarray(X) if isinstance(X, np.memmap) else X  # joblib maps it, but it is not larger than memory
-    rows = as_samples(X, dtype=dtype_of(X))
-
-    def run(member: Member) -> tuple[int, int, Verdict, Tensor, Tensor]:
-        net = zero_net(rows, classes)
-        result = _solo(member, table, options).fit(net, rows, y)
-        assert net.bias is not None
-        return result.mistakes, result.epochs, result.verdict, net.weight.detach(), net.bias.detach()
-
-    with ThreadPoolExecutor(parallel.cores()) as pool:
-        return list(pool.map(run, members))
+    trainer: RuleTrainer, rows: Samples, y: Any, num_classes: int | None
+) -> tuple[int, int, Verdict, Tensor, Tensor]:
+    """Return mistakes, epochs, verdict, weight and bias of one member."""
+    net = zero_net(rows, num_classes)
+    result = trainer.fit(net, rows, y)
+    assert net.bias is not None
+    return result.mistakes, result.epochs, result.verdict, net.weight.detach(), net.bias.detach()
 
 
 def _table(orders: Data | None, count: int) -> Tensor:
@@ -198,51 +198,26 @@ def _table(orders: Data | None, count: int) -> Tensor:
         return torch.arange(count)[None]
     table = np.asarray(orders)
     if table.dtype.kind not in "iu" or table.ndim != 2 or table.shape[1] != count:
-        raise ValueError(
-            f"orders must be rows of {count} sample numbers, one row per order, found {table.dtype} of shape "
-            f"{table.shape}"
-        )
+        found = f"{table.dtype} of shape {table.shape}"
+        raise ValueError(f"orders must be rows of {count} sample numbers, one row per order, found {found}")
     wrong = np.flatnonzero((np.sort(table, axis=1) != np.arange(count)).any(axis=1))
     if len(wrong):
-        raise ValueError(
-            f"orders[{int(wrong[0])}] is not a permutation; each row must hold every sample from 0 to {count - 1} once"
-        )
+        raise ValueError(f"orders[{wrong[0]}] is not a permutation; it must hold each of 0 to {count - 1} once")
     return torch.from_numpy(table.astype(np.int64))
 
 
 def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin: Any) -> tuple[Member, ...]:
-    rates, margins = (_several(name, value) for name, value in (("lr", lr), ("margin", margin)))
+    rates, margins = (np.ravel(given).tolist() for given in (lr, margin))
     if table is not None:
         starts = [(number, None) for number in range(len(table))]
     else:
         starts = [(None, check_int("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
     if not starts or not rates or not margins:
         raise ValueError("orders, seeds, lr and margin must not be empty")
-    return tuple(Member(*start, float(rate), float(m)) for start, rate, m in itertools.product(starts, rates, margins))
+    return tuple(Member(*start, rate, m) for start, rate, m in itertools.product(starts, rates, margins))
 
 
-def _several(name: str, value: Any) -> list[float]:
-    values = list(value) if np.ndim(value) else [value]
-    return [check_number(name, v.item() if isinstance(v, Tensor) else v) for v in values]
-
-
-def _solo(member: Member, table: Tensor | None, options: dict[str, Any]) -> RuleTrainer:
-    order = "shuffled" if table is None else table[member.order]
-    return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
-
-
-def _margins(problem: Problem, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return the smallest functional margin of each member over the norm of its weights: (M,)."""
-    size = max(1, _SCORES // (len(y) * problem.outputs))
-    parts = zip(weight.split(size), bias.split(size), strict=True)
-    slack = torch.cat([_least_margins(problem, y, *part) for part in parts])
-    offset = bias.double().square().sum(1) / problem.bias_step if problem.bias_step else 0.0
-    length = (weight.double().square().sum((1, 2)) + offset).sqrt()
-    return torch.where(length > 0, slack / length, 0.0)
-
-
-def _least_margins(problem: Problem, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    scores = problem.samples.scores(weight.flatten(0, 1), bias.flatten()).double()
-    if problem.num_classes is not None:
-        scores = scores.unflatten(1, (len(weight), problem.num_classes))
-    return tpf.slacks(scores, y[:, None].expand(-1, len(weight))).amin(0)
+def _margin(problem: Problem, weights: Weights) -> float:
+    """Return the smallest functional margin of these weights over their norm."""
+    norm = problem.norm(weights)
+    return float(problem.functional_margins(weights).min()) / norm if norm else 0.0

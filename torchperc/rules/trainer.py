@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,12 +15,11 @@ from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.kernel import Kernel, KernelProblem
+from torchperc.rules.kernel import Kernel
 from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import Weights
-from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
+from torchperc.rules.problem import Problem, Weights
+from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import Chunked
 
@@ -102,13 +100,9 @@ class RuleTrainer:
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
         self.mixing = check_choice("mixing", mixing, MIXINGS)
-        if self.kernel is not None:
-            self._refuse_with_kernel()
-        if self.mixing != "uniform" and self.distributed is None:
-            raise ValueError(f"mixing={mixing!r} needs distributed='mix', found {distributed!r}; leave it out")
-        if self.distributed is not None:
-            self._refuse_distributed()
-        self._needs_all_samples = self._why_not_online()
+        for conflict in self._conflicts():
+            raise ValueError(f"{conflict}; leave it out")
+        self._needs_all_samples = next(self._why_not_online(), None)
         self._streams: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 
     @property
@@ -121,15 +115,17 @@ class RuleTrainer:
         """The functional margin that every sample must exceed."""
         return self.rule.margin
 
-    def _refuse_with_kernel(self) -> None:
-        if self.prove:
-            raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
-        if self.engine not in ("auto", "reference"):
-            name = getattr(self.kernel, "name", None)
-            raise ValueError(f"engine={self.engine!r} cannot run kernel={name!r}; use engine='auto'")
-
-    def _refuse_distributed(self) -> None:
+    def _conflicts(self) -> Iterator[str]:
+        """Yield what cannot be used together."""
         order = self.order if isinstance(self.order, str) else "explicit"
+        if self.kernel is not None and self.prove:
+            yield "prove=True is about hyperplanes in the space of X, and there is a kernel"
+        if self.kernel is not None and self.engine not in ("auto", "reference"):
+            yield f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}"
+        if self.distributed is None:
+            if self.mixing != "uniform":
+                yield f"mixing={self.mixing!r} needs distributed='mix', found None"
+            return
         for what, refused, why in (
             ("a kernel", self.kernel is not None, "support vectors are not shared"),
             ("prove=True", self.prove, "the proof needs all samples in one process"),
@@ -137,7 +133,7 @@ class RuleTrainer:
             (f"select={self.select!r}", self.select in ("voted", "pocket"), "weights are mixed after a pass"),
         ):
             if refused:
-                raise ValueError(f"{what} cannot be used with distributed={self.distributed!r}: {why}; leave it out")
+                yield f"{what} cannot be used with distributed={self.distributed!r}: {why}"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -159,9 +155,9 @@ class RuleTrainer:
 
         Args:
             net: a :class:`Perceptron`, :class:`MulticlassPerceptron`, :class:`JointPerceptron` or ``nn.Linear``;
-                ``None`` with a kernel. With a :class:`torchperc.sequences.ChainPerceptron`, samples are sequences.
-            X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix; or sequences of tokens.
-            y: labels (N,): −1/+1, or class indices for a net of K classes; or tags of all tokens.
+                ``None`` with a kernel; or a net with a problem of its own, which says what X and y are.
+            X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix.
+            y: labels (N,): −1/+1, or class indices for a net of K classes.
             validation: samples and labels whose error is recorded after each epoch.
             sample_weight: a factor per sample for its updates; 0 leaves the sample out.
             num_classes: with a kernel, the number of classes if ``y`` holds class indices.
@@ -169,9 +165,11 @@ class RuleTrainer:
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
         run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
-        with _progress(run.samples) as after_epoch:
-            while run.verdict is None:
-                after_epoch(run.epoch())
+        watched = isinstance(run.samples, Chunked) and sys.stderr.isatty()  # such epochs take their time
+        while run.verdict is None:
+            record = run.epoch()
+            if watched:
+                print(f"epoch {record.epoch}: {record.mistakes:,} mistakes", file=sys.stderr)
         result = run.result()
         if net is not None:
             result.write_to(net)
@@ -191,41 +189,38 @@ class RuleTrainer:
 
         With ``distributed``, a collective call.
         """
-        if not isinstance(net, Net) and isinstance(net, OwnRule):
-            own = {"sample_weight": sample_weight, "num_classes": num_classes}
-            run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
-            return run
-        if self.distributed is not None:
+        if self.distributed is not None and not has_own_rule(net):
             from torchperc.rules.mixing import start_mixing  # which needs runs
 
             return start_mixing(self, net, X, y, validation, sample_weight)
-        start: Any = None
-        if self.kernel is not None:
-            samples, classes = make.kernel_samples(net, X, num_classes)
-        elif num_classes is not None:
+        if num_classes is not None and self.kernel is None:
             raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
+        start: Any = None
+        if has_own_rule(net):
+            problem, start, ids = net.rule_problem(self, X, y, sample_weight)
         else:
-            start, samples, classes = self._linear(net, X)
-        scale = 1.0 if start is not None and start.any_nonzero else self.lr
-        problem, ids = make.make_problem(self, net, samples, y, sample_weight, num_classes=classes, scale=scale)
-        engine: Engine = choose_engine(self.engine, problem)
-        if isinstance(problem, KernelProblem):
-            start, engine = problem.start(), KernelProblem.learn
-        elif problem.can_compile:
-            start = problem.laid_out(start)
+            if self.kernel is not None:
+                samples, classes = make.kernel_samples(net, X, num_classes)
+            else:
+                start, samples, classes = self._linear(net, X)
+            scale = 1.0 if start is not None and start.any_nonzero else self.lr
+            problem, ids = make.make_problem(self, net, samples, y, sample_weight, num_classes=classes, scale=scale)
+        start = problem.laid_out(start)
         make.warn_if_stuck(self.rule, start, stacklevel=4)
-        order = Order(self.order, ids, self.seed, self.max_epochs, make.chunk_bounds(samples, self.order))
-        return RuleRun(
-            problem,
-            start,
-            engine,
-            order,
-            max_epochs=self.max_epochs,
-            select=self.select,
-            validation=make.check_validation(validation, problem),
-            prove=make.prover(problem, start, ids) if self.prove else None,
-            conventions=self.conventions(),
-        )
+        options = self.run_options(problem, ids, self.seed)
+        options["validation"] = make.check_validation(validation, problem)
+        return RuleRun(problem, start, **options, prove=make.prover(problem, start, ids) if self.prove else None)
+
+    def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
+        """Return what the trainer's options mean for a run over some samples of a problem."""
+        bounds = make.chunk_bounds(problem.samples, self.order)
+        return {
+            "engine": choose_engine(self.engine, problem),
+            "order": Order(self.order, ids, seed, self.max_epochs, bounds),
+            "max_epochs": self.max_epochs,
+            "select": self.select,
+            "conventions": self.conventions(),
+        }
 
     def _linear(self, net: Any, X: Data) -> tuple[Weights, Samples, int | None]:
         """Return the weights of a net, checked samples and the number of classes."""
@@ -251,8 +246,8 @@ class RuleTrainer:
     def partial_fit(self, net: Net | OwnRule, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Learn online: one pass over these samples, which may be of one class only.
 
-        ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all calls with this net; they start anew if
-        its weights were changed in between. The result's log is that of this call.
+        ``select`` may be ``"last"``, or ``"averaged"`` over all calls with this net; the average starts anew if its
+        weights were changed in between. The result's log is that of this call.
 
         Example:
             >>> import torchperc as tp
@@ -270,15 +265,15 @@ class RuleTrainer:
     @staticmethod
     def new_stream(net: object) -> Any:
         """Return the beginning of online learning with a net."""
-        return net.rule_stream() if not isinstance(net, Net) and isinstance(net, OwnRule) else Stream()
+        return Stream(net.rule_weights) if has_own_rule(net) else Stream()
 
     def learn_chunk(self, stream: Any, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
-        if not isinstance(stream, Stream):  # of a net with a rule of its own
-            run = net.start_rule(self, X, y, sample_weight=sample_weight, online=stream)
-            run.epoch()
-            result: RuleResult = stream.take(run.result(), self.select)
+        if has_own_rule(net):
+            own = () if stream.weights is None else stream.go_on(self.lr)
+            problem, start, ids = net.rule_problem(self, X, y, sample_weight, *own)
+            result: RuleResult = stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
         else:
             result = self._learn_linear(stream, net, X, y, sample_weight)
         result.write_to(net)
@@ -293,12 +288,9 @@ class RuleTrainer:
         else:
             start, scale = stream.go_on(self.lr)
             samples, classes = make.samples_for(net, start, X), make.classes_of(net)
-        problem, ids = make.make_problem(
-            self, net, samples, y, sample_weight, num_classes=classes, scale=scale, both=False
-        )
-        if problem.can_compile:
-            start = problem.laid_out(start)
-        return stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
+        options: dict[str, Any] = {"num_classes": classes, "scale": scale, "both": False}
+        problem, ids = make.make_problem(self, net, samples, y, sample_weight, **options)
+        return stream.learn(problem, problem.laid_out(start), choose_engine(self.engine, problem), ids, self.select)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
@@ -306,39 +298,22 @@ class RuleTrainer:
             what = f"{self._needs_all_samples} needs all samples, which partial_fit never sees together"
             raise ValueError(f"{what}; use fit")
 
-    def _why_not_online(self) -> str | None:
-        """Return the first option that needs all samples at once, if there is one."""
-        for what, asked in (
-            (f"distributed={self.distributed!r}", self.distributed is not None),
-            (f"select={self.select!r}", self.select in ("pocket", "best-validation")),
-            ("bias_step='radius'", self.bias_step == "radius"),
-            ("class_weight='balanced'", isinstance(self.class_weight, str)),
-            ("a kernel", self.kernel is not None),
-            ("an order other than 'given'", not isinstance(self.order, str) or self.order != "given"),
-        ):
-            if asked:
-                return what
-        return None
+    def _why_not_online(self) -> Iterator[str]:
+        """Yield the options that need all samples at once."""
+        if self.distributed is not None:
+            yield f"distributed={self.distributed!r}"
+        if self.select in ("voted", "pocket", "best-validation"):
+            yield f"select={self.select!r}"
+        if self.bias_step == "radius":
+            yield "bias_step='radius'"
+        if isinstance(self.class_weight, str):
+            yield "class_weight='balanced'"
+        if self.kernel is not None:
+            yield "a kernel"
+        if not isinstance(self.order, str) or self.order != "given":
+            yield "an order other than 'given'"
 
 
-@contextmanager
-def _progress(samples: Any) -> Iterator[Callable[[EpochRecord], None]]:
-    """Show a progress bar on standard error for data larger than memory, if that is a terminal."""
-    if not isinstance(samples, Chunked) or not sys.stderr.isatty():
-        yield lambda record: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("epoch 1", total=len(samples))
-        samples.watch = lambda done, total: progress.update(task, completed=done, total=total)
-
-        def after_epoch(record: EpochRecord) -> None:
-            said = f"epoch {record.epoch + 1} (last epoch: {record.mistakes:,} mistakes)"
-            progress.update(task, completed=0, description=said)
-
-        try:
-            yield after_epoch
-        finally:
-            samples.watch = lambda done, total: None
+def has_own_rule(net: object) -> TypeGuard[OwnRule]:
+    """Return whether a net brings a problem of its own."""
+    return not isinstance(net, Net) and isinstance(net, OwnRule)

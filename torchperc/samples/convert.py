@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, as_csr, as_tensor, check_shape, check_unmasked, tensor_view
+from torchperc._checks import Data, as_csr, as_tensor, check_shape, tensor_view
 
 
 def features(
@@ -109,8 +109,10 @@ def as_array(values: Data, name: str = "X") -> Data:
         >>> as_array(torch.tensor([1.0, 2.0], requires_grad=True))
         array([1., 2.], dtype=float32)
     """
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values; fill them or leave them out")
     if not isinstance(values, Tensor):
-        return check_unmasked(values, name)
+        return values
     tensor = as_tensor(values, name).cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 

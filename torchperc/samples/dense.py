@@ -6,6 +6,7 @@ settled here, in :mod:`.sparse` and in :mod:`.mapped`, and nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from torchperc.samples import digest
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _BLOCK = 65536
@@ -35,9 +34,9 @@ class Samples(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    @abstractmethod
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
         """Return w·x_i + b for each row of the weight: (K,)."""
+        return self.take(torch.tensor([i])).scores(weight, bias)[0]
 
     @abstractmethod
     def add(self, i: int, coef: float, target: Tensor) -> None:
@@ -60,9 +59,9 @@ class Samples(ABC):
         """Return ‖x_i‖² for all samples: (N,)."""
 
     @cached_property
-    def longest(self) -> float:
+    def max_squared_norm(self) -> float:
         """At least the largest ‖x_i‖²; not finite if a value is not, or if a square overflows."""
-        return max(part.longest for part in self.all_parts())
+        return max(part.max_squared_norm for part in self.all_parts())
 
     @property
     def terms(self) -> int:
@@ -72,19 +71,16 @@ class Samples(ABC):
     @cached_property
     def integers(self) -> bool:
         """Whether all numbers are integers."""
-        return all(part._integers() for part in self.all_parts())
-
-    def _integers(self) -> bool:
-        values = torch.from_numpy(self.loop_arrays()[0]) if self.sparse else self.dense()
-        return torch.equal(values, values.trunc())
+        numbers = (torch.as_tensor(part.raw().data) if part.sparse else part.dense() for part in self.all_parts())
+        return all(torch.equal(values, values.trunc()) for values in numbers)
 
     @abstractmethod
     def take(self, index: Tensor) -> Samples:
         """Return some of the samples, in the order of the index."""
 
+    @abstractmethod
     def row(self, i: int) -> tuple[Array | slice, Array]:
         """Return the columns and the numbers of one sample in float64; all columns where it is dense."""
-        return slice(None), self.take(torch.tensor([i])).dense()[0].double().cpu().numpy()
 
     @abstractmethod
     def double(self) -> Samples:
@@ -120,14 +116,13 @@ class Samples(ABC):
     def arrays(self) -> Iterable[Array]:
         """Return the numbers behind the samples, for hashing."""
 
-    def kind(self) -> str:
-        """Return what the samples are, for hashing."""
-        return type(self).__name__
-
     def hash(self, y: Tensor) -> str:
         """Return a digest of samples and labels, by which a saved log knows its data."""
-        about = f"{self.kind()} {len(self)}x{self.n_features} {self.dtype}"
-        return digest.of_arrays(about, chain(self.arrays(), (y.cpu().numpy(),)))
+        kind = "Sparse" if self.sparse else "Dense"
+        found = hashlib.sha256(f"{kind} {len(self)}x{self.n_features} {self.dtype}".encode())
+        for array in chain(self.arrays(), (y.cpu().numpy(),)):  # chunks one after the other
+            found.update(np.ascontiguousarray(array).data)
+        return found.hexdigest()
 
 
 class Dense(Samples):
@@ -139,10 +134,6 @@ class Dense(Samples):
 
     def __len__(self) -> int:
         return self.X.shape[0]
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return w·x_i + b by the same call as a net's ``forward`` on one sample, so both round alike."""
-        return F.linear(self.X[i], weight, bias)
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
         """Add coef·x_i by the same call as a step of ``torch.optim.SGD``."""
@@ -165,7 +156,7 @@ class Dense(Samples):
         return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
 
     @cached_property
-    def longest(self) -> float:
+    def max_squared_norm(self) -> float:
         if compilable(self):
             X = self.X.numpy()
             found = float(np.einsum("ij,ij->i", X, X).max())
@@ -192,7 +183,12 @@ class Dense(Samples):
         return (self.X.numpy(),)
 
     def arrays(self) -> list[Array]:
-        return [self.X.contiguous().cpu().view(torch.uint8).numpy()]
+        flat = self.X.cpu().flatten()  # one column or one row may have any stride
+        return [
+            (flat if flat.stride(0) == 1 else flat.clone(memory_format=torch.contiguous_format))
+            .view(torch.uint8)
+            .numpy()
+        ]
 
 
 def compilable(samples: Samples) -> bool:

@@ -98,7 +98,7 @@ def squares(values):
 
 
 @njit(cache=True, nogil=True)
-def longest_csr(values, columns, starts, width):
+def max_squared_norm(values, columns, starts, width):
     """Return the largest ‖x‖² of CSR rows.
 
     NaN or infinite if a value is, if a square overflows, or if rows leave the arrays or their columns do not rise.

@@ -6,8 +6,9 @@ import math
 import mmap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,70 +81,65 @@ def _sparse_file(path: str | Path) -> Iterator[None]:
         raise ValueError(f"{path} is not a sparse matrix as scipy.sparse.save_npz writes it ({error})") from None
 
 
-class Chunk(NamedTuple):
-    """Samples start to stop, and how to read them."""
-
-    start: int
-    stop: int
-    load: Callable[[], Samples]
-
-
 class Chunked(Samples):
-    """Samples in chunks, one of which is in memory; otherwise like the samples they are chunks of."""
+    """Samples in chunks, one of which is in memory; otherwise like the samples they are chunks of.
 
-    def __init__(self, chunks: Sequence[Chunk], like: Samples, release: Callable[[], None] = lambda: None) -> None:
+    Args:
+        bounds: where the chunks begin, and where the last ends.
+        load: reads the chunk of a number.
+        like: samples of the same type and width.
+        release: gives memory back before the next chunk is read.
+    """
+
+    def __init__(
+        self,
+        bounds: Sequence[int],
+        load: Callable[[int], Samples],
+        like: Samples,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
         self.dtype, self.device, self.sparse, self.n_features = like.dtype, like.device, like.sparse, like.n_features
-        self._chunks, self._release = tuple(chunks), release
-        self._starts = torch.tensor([chunk.start for chunk in chunks])
+        self.bounds = torch.tensor(bounds)
+        self._load, self._release = load, release
         self._now: tuple[int, Samples] | None = None
-        self.watch: Callable[[int, int], None] = lambda done, total: None
 
     def __len__(self) -> int:
-        return self._chunks[-1].stop
+        return int(self.bounds[-1])
 
     @property
     def shape(self) -> tuple[int, int]:
         """(N, d)."""
         return len(self), self.n_features
 
-    @property
-    def bounds(self) -> Tensor:
-        """Where the chunks begin, and where the last ends."""
-        return torch.cat((self._starts, torch.tensor([len(self)])))
-
     def _chunk(self, number: int) -> Samples:
         if self._now is None or self._now[0] != number:
             self._now = None
             self._release()
-            loaded = self._chunks[number].load()
-            if "longest" in vars(self):
-                vars(loaded)["longest"] = self.longest  # known of all samples, so not looked for in each chunk again
+            loaded = self._load(number)
+            if "max_squared_norm" in vars(self):  # known of all samples, so not looked for in each chunk again
+                vars(loaded)["max_squared_norm"] = self.max_squared_norm
             self._now = (number, loaded)
         return self._now[1]
 
+    def _numbers(self, index: Tensor) -> Tensor:
+        """Return the chunk that each sample is in; of chunks that begin alike, only the last is not empty."""
+        return torch.searchsorted(self.bounds[:-1], index, right=True) - 1
+
     def all_parts(self) -> Iterator[Samples]:
-        for number in range(len(self._chunks)):
+        for number in self.bounds.diff().nonzero().squeeze(-1).tolist():
             yield self._chunk(number)
 
     def _at(self, i: int) -> tuple[Samples, int]:
-        number = int(torch.searchsorted(self._starts, i, right=True)) - 1
-        return self._chunk(number), i - self._chunks[number].start
+        number = int(self._numbers(torch.tensor(i)))
+        return self._chunk(number), i - int(self.bounds[number])
 
     def parts(self, order: Tensor) -> Iterator[tuple[Samples, Tensor]]:
-        done = 0
         for some in order.split(CHUNK // 64):
-            numbers = torch.searchsorted(self._starts, some, right=True) - 1
+            numbers = self._numbers(some)
             ends = (*((numbers.diff() != 0).nonzero().squeeze(-1) + 1).tolist(), len(some))
-            begin = 0
-            for end in ends:
+            for begin, end in pairwise((0, *ends)):
                 number = int(numbers[begin])
-                yield self._chunk(number), some[begin:end] - self._chunks[number].start
-                done, begin = done + end - begin, end
-                self.watch(done, len(order))
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        samples, at = self._at(i)
-        return samples.score(at, weight, bias)
+                yield self._chunk(number), some[begin:end] - self.bounds[number]
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
         samples, at = self._at(i)
@@ -158,8 +154,10 @@ class Chunked(Samples):
 
     def weighted_sum(self, coefs: Tensor) -> Tensor:
         total = torch.zeros(coefs.shape[1], self.n_features, dtype=torch.float64)
-        for chunk, part in zip(self._chunks, self.all_parts(), strict=True):
-            total += part.weighted_sum(coefs[chunk.start : chunk.stop])
+        first = 0
+        for part in self.all_parts():
+            total += part.weighted_sum(coefs[first : first + len(part)])
+            first += len(part)
         return total
 
     def gram(self, other: Samples) -> Tensor:
@@ -169,10 +167,10 @@ class Chunked(Samples):
         return torch.cat([part.squared_norms() for part in self.all_parts()])
 
     def take(self, index: Tensor) -> Samples:
-        numbers = torch.searchsorted(self._starts, index, right=True) - 1
+        numbers = self._numbers(index)
         parts = [
-            self._chunk(number).take(index[numbers == number] - self._chunks[number].start)
-            for number in numbers.bincount().nonzero().squeeze(-1).tolist() or [0]  # which tells type and width
+            self._chunk(number).take(index[numbers == number] - self.bounds[number])
+            for number in numbers.unique().tolist() or [0]  # which tells type and width
         ]
         return parts[0] if len(parts) == 1 else joined(parts).take(numbers.argsort(stable=True).argsort())
 
@@ -181,11 +179,8 @@ class Chunked(Samples):
 
     def mapped(self, change: Callable[[Samples, int], Samples], dtype: torch.dtype) -> Chunked:
         """Return samples that a function makes of a chunk and the number of its first sample, when it is read."""
-        chunks = [
-            chunk._replace(load=lambda chunk=chunk: change(chunk.load(), chunk.start))  # type: ignore[misc]
-            for chunk in self._chunks
-        ]
-        changed = Chunked(chunks, self, self._release)
+        bounds = self.bounds.tolist()
+        changed = Chunked(bounds, lambda number: change(self._load(number), bounds[number]), self, self._release)
         changed.dtype = dtype
         return changed
 
@@ -197,9 +192,6 @@ class Chunked(Samples):
 
     def loop_arrays(self) -> tuple[Array, ...]:
         return self.take(torch.arange(len(self))).loop_arrays()
-
-    def kind(self) -> str:
-        return self._chunk(0).kind()
 
     def arrays(self) -> Iterator[Array]:
         for part in self.all_parts():
@@ -245,25 +237,19 @@ def chunked(
     else:
         check_shape(X.shape, n_features, name)
         bounds = [*range(0, len(X), max(1, CHUNK // max(1, X.shape[1] * X.itemsize))), len(X)]
-    release = _page_release(X)
+    known = False  # whether all samples are known to be finite
 
-    def load(number: int, finite: bool) -> Samples:
+    def load(number: int) -> Samples:
         first, last = bounds[number : number + 2]
         if isinstance(X, CsrParts):
             piece = X.load(number)
             return Sparse(convert.sparse_features(piece, dtype=dtype, width=n_features, name=name, first=first))
         some = np.asarray(X[first:last])
-        return Dense(convert.features(some, dtype=dtype, name=name, first=first, finite=finite))
+        return Dense(convert.features(some, dtype=dtype, name=name, first=first, finite=not known))
 
-    used, longest = [k for k in range(len(bounds) - 1) if bounds[k] < bounds[k + 1]], 0.0
-    for number in used if check_first else used[:1]:
-        like = load(number, True)
-        longest = max(longest, like.longest) if check_first else longest
-        release()
-    chunks = [Chunk(bounds[k], bounds[k + 1], lambda k=k: load(k, not check_first)) for k in used]  # type: ignore[misc]
-    samples = Chunked(chunks, like, release)
-    if check_first:
-        samples.longest = longest
+    like = load(next(number for number, first in enumerate(bounds) if first < bounds[number + 1]))
+    samples = Chunked(bounds, load, like, _page_release(X))
+    known = check_first and math.isfinite(samples.max_squared_norm)
     return samples
 
 
@@ -301,11 +287,13 @@ def as_samples(
     if is_sparse(X):
         options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
         samples: Samples = Sparse(convert.sparse_features(X, **options, look=False))
-        if not math.isfinite(samples.longest):  # which scipy finds out why, or puts in order
+        if not math.isfinite(samples.max_squared_norm):  # which scipy finds out why, or puts in order
             samples = Sparse(convert.sparse_features(X, **options))
         return samples
     tensor = convert.features(X, dtype=dtype, device=device, width=n_features, name=name, finite=False)
     samples = Dense(tensor.contiguous())
-    if not math.isfinite(samples.longest):  # one pass looks for both; a square may overflow where no value is infinite
+    if not math.isfinite(
+        samples.max_squared_norm
+    ):  # one pass looks for both; a square may overflow where no value is infinite
         convert.features(X, dtype=dtype, name=name)
     return samples

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lazy_loader
@@ -39,12 +38,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def lost(error: BaseException) -> ProcessError:
-    """Return the error of a process that cannot go on without another, in plain words.
-
-    Example:
-        >>> str(lost(RuntimeError("Connection closed by peer")))[:31]
-        'process 0 of 1 lost the others:'
-    """
+    """Return the error of a process that cannot go on without another, in plain words."""
     if isinstance(error, ProcessError):
         return error
     rank, size = rank_and_size()
@@ -66,12 +60,7 @@ def plain_text(error: BaseException) -> str:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Return the number of this process and how many there are: (0, 1) without a process group.
-
-    Example:
-        >>> rank_and_size()
-        (0, 1)
-    """
+    """Return the number of this process and how many there are: (0, 1) without a process group."""
     if "torch.distributed" not in sys.modules or not dist.is_available() or not dist.is_initialized():
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
@@ -89,100 +78,60 @@ def own_slice(count: int, rank: int, size: int) -> slice:
     return slice(start, start + least + (rank < extra))
 
 
-def all_reduce(values: Tensor, operation: str = "SUM") -> Tensor:
-    """Return the sum (or ``"MIN"``) of a tensor over all processes.
-
-    Example:
-        >>> all_reduce(torch.ones(2))
-        tensor([1., 1.])
-    """
-    if rank_and_size()[1] == 1:
-        return values
-    total = _sendable(values)
-    with _losses_in_words():
-        dist.all_reduce(total, getattr(dist.ReduceOp, operation))
-    return total.to(values.device)
+def all_reduce(values: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes."""
+    return all_stack(values).sum(0)
 
 
 def all_stack(values: Tensor) -> Tensor:
-    """Return the tensors of all processes, of one shape and type, in their order: (processes, …).
-
-    Example:
-        >>> all_stack(torch.ones(2))
-        tensor([[1., 1.]])
-    """
+    """Return the tensors of all processes, of one shape and type, in their order: (processes, …)."""
     size = rank_and_size()[1]
     if size == 1:
         return values[None]
-    given = _sendable(values)
+    device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device  # nccl sends from GPUs only
+    given = values.detach().to(device).contiguous()
     found = [torch.empty_like(given) for _ in range(size)]
-    with _losses_in_words():
-        dist.all_gather(found, given)
+    _ask(dist.all_gather, found, given)
     return torch.stack(found).to(values.device)
 
 
-def _sendable(values: Tensor) -> Tensor:
-    """Return a copy where the process group can send it: nccl sends from GPUs only."""
-    device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
-    return values.detach().to(device, copy=True).contiguous()
-
-
 def gather(value: T) -> list[T]:
-    """Return what every process gives, in their order; anything that can be pickled.
-
-    Example:
-        >>> gather("a")
-        ['a']
-    """
+    """Return what every process gives, in their order; anything that can be pickled."""
     size = rank_and_size()[1]
     if size == 1:
         return [value]
     found: list[Any] = [None] * size
-    with _losses_in_words():
-        dist.all_gather_object(found, value)
+    _ask(dist.all_gather_object, found, value)
     return found
 
 
-@contextmanager
-def _losses_in_words() -> Iterator[None]:
+def _ask(collective: Callable[..., Any], *args: Any) -> None:
     try:
-        yield
+        collective(*args)
     except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
         raise lost(error) from error
 
 
 def run_on_all_ranks(check: Callable[[], T]) -> T:
-    """Return the result of a check; if it fails in one process, raise its error in all: none waits forever.
-
-    Example:
-        >>> run_on_all_ranks(lambda: 3)
-        3
-    """
+    """Return the result of a check; if it fails in one process, raise its error in all: none waits forever."""
     result: Any = None
     error: Exception | None = None
     try:
         result = check()
     except (ValueError, TypeError, OSError) as found:
         error = found
-    size = rank_and_size()[1]
-    if size > 1:
-        errors = gather(None if error is None else (type(error), str(error)))
-        failed = [(number, *found) for number, found in enumerate(errors) if found is not None]
-        if failed:
-            number, kind, text = failed[0]
-            everywhere = len(failed) == size and all(found[2] == text for found in failed)
-            raise kind(text if everywhere else f"process {number} of {size}: {text}") from error
-    if error is not None:
+    texts = gather(None if error is None else (type(error), str(error)))
+    failed = [rank for rank, found in enumerate(texts) if found is not None]
+    if not failed:
+        return result  # type: ignore[no-any-return]
+    if len(set(texts)) == 1 and error is not None:
         raise error
-    return result  # type: ignore[no-any-return]
+    kind, text = texts[failed[0]] or (ValueError, "")
+    raise kind(f"process {failed[0]} of {len(texts)}: {text}") from error
 
 
 def check_same_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that differ between processes, naming the first; functions are compared by their names.
-
-    Example:
-        >>> check_same_options({"lr": 0.1})
-    """
+    """Refuse options that differ between processes, naming the first; functions are compared by their names."""
     every = gather({name: _named(value) if callable(value) else value for name, value in options.items()})
     for name, value in every[0].items():
         for rank, other in enumerate(every):
@@ -204,5 +153,4 @@ def _equal(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_equal, one, other))
-    same = one == other
-    return bool(np.shape(one) == np.shape(other) and (same if isinstance(same, bool) else same.all()))
+    return type(one) is type(other) and np.array_equal(one, other)

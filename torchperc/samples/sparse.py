@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc._checks import tensor_view
 from torchperc.samples.dense import Array, Samples
 
 _BLOCK = 65536
@@ -35,21 +33,13 @@ class Sparse(Samples):
         blocks = (starts[first : first + _BLOCK + 1] for first in range(0, len(self), _BLOCK))
         return max(int(np.diff(block).max(initial=1)) for block in blocks)
 
-    def _entries(self, i: int) -> tuple[Array, Array]:
+    def row(self, i: int) -> tuple[Array, Array]:
         part = slice(self.X.indptr[i], self.X.indptr[i + 1])
-        return self.X.indices[part].astype(np.int64), self.X.data[part]
-
-    def row(self, i: int) -> tuple[Array | slice, Array]:
-        columns, values = self._entries(i)
-        return columns, values.astype(np.float64)
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        columns, values = self._entries(i)
-        return F.linear(tensor_view(values), weight[:, torch.from_numpy(columns)], bias)
+        return self.X.indices[part].astype(np.int64), self.X.data[part].astype(np.float64)
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
-        columns, values = self._entries(i)
-        target.index_add_(0, torch.from_numpy(columns), tensor_view(values), alpha=coef)
+        columns, values = self.row(i)
+        target.index_add_(0, torch.from_numpy(columns), torch.from_numpy(values).to(self.dtype), alpha=coef)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
@@ -67,11 +57,11 @@ class Sparse(Samples):
         return torch.from_numpy(np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)).to(self.dtype)
 
     @cached_property
-    def longest(self) -> float:
-        from torchperc.samples.loops import longest_csr
+    def max_squared_norm(self) -> float:
+        from torchperc.samples.loops import max_squared_norm
 
-        check: Any = longest_csr
-        return float(check(*self.loop_arrays(), self.n_features))
+        compiled: Any = max_squared_norm
+        return float(compiled(*self.loop_arrays(), self.n_features))
 
     def take(self, index: Tensor) -> Sparse:
         return Sparse(self.X[index.numpy()])

@@ -27,26 +27,18 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Correct ones among the predicted."""
+        """The fraction of the predicted that is correct."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """Correct ones among the true."""
+        """The fraction of the true that is found."""
         return self.correct / self.true if self.true else 0.0
 
     @property
     def f1(self) -> float:
         """The harmonic mean of precision and recall."""
         return 2 * self.correct / (self.predicted + self.true) if self.correct else 0.0
-
-
-class Confusion(NamedTuple):
-    """One tag taken for another, and how often."""
-
-    true: str
-    predicted: str
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +52,7 @@ class Evaluation:
         sentences: all of them.
         known: tokens whose word occurred in training, as (correct, all); ``None`` if that was not told.
         entities: counts per type of entity, if the true tags are those of entities; ``None`` if not.
-        confusions: pairs of different tags, the most frequent first.
+        confusions: (true tag, predicted tag, tokens) of different tags, the most frequent first.
     """
 
     correct: int
@@ -69,7 +61,7 @@ class Evaluation:
     sentences: int
     known: tuple[int, int] | None
     entities: dict[str, Counts] | None
-    confusions: tuple[Confusion, ...]
+    confusions: tuple[tuple[str, str, int], ...]
 
     @property
     def accuracy(self) -> float:
@@ -84,9 +76,28 @@ class Evaluation:
     @property
     def all_entities(self) -> Counts | None:
         """All types of entities counted together (the micro average)."""
-        if self.entities is None:
-            return None
-        return Counts(*(sum(each[k] for each in self.entities.values()) for k in range(3)))
+        counts = self.entities
+        return None if counts is None else Counts(*(sum(each[k] for each in counts.values()) for k in range(3)))
+
+    def __str__(self) -> str:
+        """The figures, a line each, accuracy first."""
+        lines = [f"accuracy {_ratio(self.correct, self.tokens)} tokens)"]
+        for name, counts in (("known", self.known), ("unknown", self.unknown)):
+            lines += [] if counts is None else [f"{name} words {_ratio(*counts)})"]
+        lines.append(f"sentences without an error {_ratio(self.right_sentences, self.sentences)})")
+        for name, each in {"all": self.all_entities, **(self.entities or {})}.items():
+            if each is not None:
+                shown = f"precision {each.precision:.2%}, recall {each.recall:.2%}, F1 {each.f1:.2%}".replace("%", " %")
+                counted = f"{each.correct:,} correct, {each.predicted:,} predicted, {each.true:,} true"
+                lines.append(f"entities, {name}: {shown} ({counted})")
+        if self.confusions:
+            some = ", ".join(f"{true} {said} {count:,}" for true, said, count in self.confusions[:10])
+            lines.append(f"most frequent confusions (true, predicted, tokens): {some}")
+        return "\n".join(lines)
+
+
+def _ratio(part: int, of: int) -> str:
+    return f"{100 * part / of if of else 0:.2f} % ({part:,} of {of:,}"
 
 
 def evaluate(
@@ -108,8 +119,10 @@ def evaluate(
         >>> found = evaluate(true, [["B-PER", "I-PER", "O", "B-ORG"], ["O", "B-LOC"]])
         >>> found.accuracy, found.all_entities, found.entities["PER"].f1
         (0.8333333333333334, Counts(correct=2, predicted=3, true=3), 1.0)
-        >>> found.confusions
-        (Confusion(true='B-LOC', predicted='B-ORG', tokens=1),)
+        >>> print(evaluate([["a", "b"], ["a"]], [["a", "a"], ["a"]]))
+        accuracy 66.67 % (2 of 3 tokens)
+        sentences without an error 50.00 % (1 of 2)
+        most frequent confusions (true, predicted, tokens): b a 1
     """
     lengths = [len(sentence) for sentence in true]
     for name, other in (("predicted", predicted), ("words", words)):
@@ -117,8 +130,8 @@ def evaluate(
             raise ValueError(f"{name} and true differ in sentences or tokens; give one per token of each sentence")
     if not sum(lengths):
         raise ValueError("true has no tokens to evaluate; give at least one sentence")
-    right = [a == b for one, other in zip(true, predicted, strict=True) for a, b in zip(one, other, strict=True)]
-    pairs = Counter(zip(chain.from_iterable(true), chain.from_iterable(predicted), strict=True))
+    flat = [list(chain.from_iterable(tags)) for tags in (true, predicted)]
+    right, pairs = [a == b for a, b in zip(*flat, strict=True)], Counter(zip(*flat, strict=True))
     seen = None
     if words is not None and known is not None:
         here = [word in known for word in chain.from_iterable(words)]
@@ -129,24 +142,19 @@ def evaluate(
         right_sentences=sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True)),
         sentences=len(true),
         known=seen,
-        entities=count_entities(true, predicted) if are_entities({own for own, _ in pairs}) else None,
-        confusions=tuple(Confusion(*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]),
+        entities=_count_entities(true, predicted) if are_entities({own for own, _ in pairs}) else None,
+        confusions=tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]),
     )
 
 
 def are_entities(tags: Collection[str]) -> bool:
-    """Whether tags are those of entities: ``O`` and tags such as ``B-PER``, or plain ``B`` and ``I`` beside ``O``.
-
-    Example:
-        >>> are_entities(["O", "B-PER", "I-PER"]), are_entities(["B", "I", "O"]), are_entities(["NN", "O"])
-        (True, True, False)
-    """
+    """Return whether tags are those of entities: ``O`` and such as ``B-PER``, or plain ``B`` and ``I`` beside ``O``."""
     plain = {"O", "B"} <= set(tags) or {"O", "I"} <= set(tags)
     return (plain or any("-" in tag for tag in tags)) and all(_ENTITY_TAG.fullmatch(tag) for tag in tags)
 
 
-def count_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Counts]:
-    """Counts per type of entity; one is correct if its type, its first and its last token are."""
+def _count_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Counts]:
+    """Return counts per type of entity; one is correct if its type, its first and its last token are."""
     own, other = (
         {(number, *span) for number, tags in enumerate(given) for span in entities(tags)} for given in (true, predicted)
     )

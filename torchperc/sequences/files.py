@@ -1,15 +1,11 @@
 """Reading tokens from files: columns, CoNLL-U, ``word/TAG`` text and plain text.
 
-============  =========================================================================================================
-format        what it is
-============  =========================================================================================================
-``"conll"``   one token per line, its columns between blanks and tabs or ``separator``; empty lines between sentences.
-              Lines of ``-DOCSTART-`` are ignored; a line with # before a sentence is a comment if its columns differ
-``"conllu"``  ten columns between tabs, of which form and one other are read; comments with #, words of several tokens
-              (3-4) and empty nodes (3.1) are ignored
-``"slash"``   one sentence per line, ``word/TAG`` tokens between blanks; the last slash counts
-``"text"``    one sentence per line, words between blanks
-============  =========================================================================================================
+- ``"conll"``: one token per line, its columns between blanks and tabs or ``separator``; empty lines between sentences.
+  Lines of ``-DOCSTART-`` are ignored; a line with # before a sentence is a comment if its columns differ
+- ``"conllu"``: ten columns between tabs, of which form and one other are read; comments with #, words of several tokens
+  (3-4) and empty nodes (3.1) are ignored
+- ``"slash"``: one sentence per line, ``word/TAG`` tokens between blanks; the last slash counts
+- ``"text"``: one sentence per line, words between blanks
 
 Text is UTF-8; files may be compressed (.gz, .bz2, .xz). Errors are a ``ValueError`` with file and line.
 """
@@ -20,7 +16,7 @@ import bz2
 import gzip
 import lzma
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -67,15 +63,31 @@ def iter_sentences(
     """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
     if separator is not None and not separator:
         raise ParameterError(Option("separator", separator), " is empty; leave it out for blanks and tabs")
-    lines = _lines(path)
+    lines = numbered_lines(path)
     if format is None:
         first = list(islice(lines, _LOOK))
-        lines, format = _chained(first, lines), format_of(path, first)
-    name = name_of(path)
+        lines, format = chain(first, lines), format_of(path, first)
+    return _sentences(lines, name_of(path), format, separator, column)
+
+
+def line_of(
+    path: str | Path, wanted: Callable[[Token], bool], format: str, separator: str | None = None, column: str = "upos"
+) -> int:
+    """Return the number of the first line with a token that is wanted, 0 for none."""
+    for number, line in numbered_lines(path):
+        for sentence in _sentences(iter([(number, line)]), name_of(path), format, separator, column):
+            if any(map(wanted, sentence)):
+                return number
+    return 0
+
+
+def _sentences(
+    lines: Iterator[tuple[int, str]], name: str, format: str, separator: str | None, column: str
+) -> Iterator[Sentence]:
     if check_choice("format", format, FORMATS) == "conllu":
-        return _conllu(lines, name, CONLLU.index(check_choice("column", column, CONLLU)))
+        return _grouped(_conllu(lines, name, CONLLU.index(check_choice("column", column, CONLLU))))
     if format == "conll":
-        return _conll(lines, name, separator)
+        return _grouped(_conll(lines, name, separator))
     if format == "slash":
         return _slash(lines, name, separator or "/")
     return ([(word,) for word in line.split()] for _, line in lines if not line.isspace() and line)
@@ -84,17 +96,15 @@ def iter_sentences(
 def format_of(
     path: str | Path | IO[bytes], first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False
 ) -> str:
-    """The format of a file by its extension, else by its first lines.
+    """Return the format of a file by its extension, else by its first lines.
 
-    Args:
-        path: of the file.
-        first: its first lines with their numbers, if they were read already.
-        plain: whether it may be plain text, which it is if its lines have several words and no tab.
+    With ``plain`` it may be plain text, which it is if its lines have several words and no tab.
     """
     ending = Path(name_of(path).removesuffix(_packing(path))).suffix.lower()
     if ending == ".conllu" or ending in _COLUMNS:
         return "conllu" if ending == ".conllu" else "conll"
-    lines = [line for _, line in (islice(_lines(path), _LOOK) if first is None else first) if line and line[0] != "#"]
+    first = islice(numbered_lines(path), _LOOK) if first is None else first
+    lines = [line for _, line in first if line and line[0] != "#"]
     if lines and all(line.count("\t") == 9 for line in lines):
         return "conllu"
     words, tabs = [line.split() for line in lines], any("\t" in line for line in lines)
@@ -114,12 +124,7 @@ def _packing(path: str | Path | IO[bytes]) -> str:
     return ending if ending in _OPENED else ""
 
 
-def _chained(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    yield from first
-    yield from rest
-
-
-def _lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without what ends them."""
     number, name = 0, name_of(path)
     if not isinstance(path, str | Path):
@@ -134,9 +139,8 @@ def _lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             yield number, text.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{name}, line {number}: not valid UTF-8 at byte {error.start + 1}; convert the file"
-        ) from None
+        where = f"{name}, line {number}"
+        raise ValueError(f"{where}: not valid UTF-8 at byte {error.start + 1}; convert the file") from None
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ValueError(f"cannot read {name} after line {number}: {error}") from None
     finally:
@@ -144,44 +148,40 @@ def _lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
             stream.close()
 
 
-def _conll(lines: Iterator[tuple[int, str]], name: str, separator: str | None) -> Iterator[Sentence]:
-    width, sentence, interned = 0, cast("Sentence", []), cast("dict[Token, Token]", {})
+def _grouped(tokens: Iterable[Token | None]) -> Iterator[Sentence]:
+    """Sentences from tokens, with ``None`` between sentences."""
+    return (list(cast("Iterator[Token]", group)) for there, group in groupby(tokens, bool) if there)
+
+
+def _conll(lines: Iterator[tuple[int, str]], name: str, separator: str | None) -> Iterator[Token | None]:
+    width, within, interned = 0, False, cast("dict[Token, Token]", {})
     for number, line in lines:
         token = tuple(line.split(separator)) if line.strip() else ()
         if not token or token[0] == "-DOCSTART-":
-            if sentence:
-                yield sentence
-                sentence = []
+            within = False
+            yield None
         elif len(token) == width or not (width or line.startswith("# ")):
-            width = len(token)
+            width, within = len(token), True
             if separator is not None and not all(map(str.strip, token)):
-                raise ValueError(
-                    f"{name}, line {number}: column {[not t.strip() for t in token].index(True) + 1} is empty"
-                )
-            sentence.append(interned.setdefault(token, token))
-        elif sentence or not line.startswith("#"):
+                empty = [not cell.strip() for cell in token].index(True) + 1
+                raise ValueError(f"{name}, line {number}: column {empty} is empty")
+            yield interned.setdefault(token, token)
+        elif within or not line.startswith("#"):
             found = f"{len(token)} column{'s' * (len(token) != 1)}"
             remedy = "; if columns hold blanks, give a separator" if "\t" in line and separator is None else ""
             raise ValueError(f"{name}, line {number}: found {found}, and {width} in the lines before{remedy}")
-    if sentence:
-        yield sentence
 
 
-def _conllu(lines: Iterator[tuple[int, str]], name: str, column: int) -> Iterator[Sentence]:
-    sentence: Sentence = []
+def _conllu(lines: Iterator[tuple[int, str]], name: str, column: int) -> Iterator[Token | None]:
     for number, line in lines:
         cells = line.split("\t")
         if not line.strip():
-            if sentence:
-                yield sentence
-                sentence = []
+            yield None
         elif line[0] != "#":
             if len(cells) != len(CONLLU):
                 raise ValueError(f"{name}, line {number}: found {len(cells)} columns between tabs; CoNLL-U has 10")
             if cells[0].isdecimal():
-                sentence.append((cells[1], cells[column]))
-    if sentence:
-        yield sentence
+                yield cells[1], cells[column]
 
 
 def _slash(lines: Iterator[tuple[int, str]], name: str, separator: str) -> Iterator[Sentence]:

@@ -1,8 +1,8 @@
 """The compiled loops of chains: decoding, learning by rule, replay of a log.
 
 The weights of a feature are a row over all tags; ``slot[f]`` is the row of feature f, −1 if it has none yet and all its
-weights are 0. Rows and the columns of transitions are padded, so that loops over tags fill whole vector registers. No
-loop reorders sums: the reference engine adds in the same order.
+weights are 0. Transitions are padded, so that loops over tags fill whole vector registers. No loop reorders sums: the
+reference engine adds in the same order.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import math
 
 import numpy as np
 from numba import njit
-
-DONE, GROW, OVERFLOW = 0, 1, 2
-USED, FOUND, WRITTEN = 0, 1, 2  # places in ``state``: rows in use, mistakes found, wrong tags written
 
 
 @njit
@@ -66,12 +63,13 @@ def _step(before, trans, lows, highs, best, other, near):
 
 
 @njit
-def _viterbi(data, start, y, margin, weights, deltas, score, one, two, near, tags):
+def _viterbi(data, start, y, margin, weights, buffers, tags):
     """The best tags of a sequence, each tag but that of y with a margin on top; returns whether the score is finite.
 
     Without tags y there is no margin. Of equals it is the lowest last tag, then the lowest before it, and so on.
     """
-    slot, rows, trans, end, lows, highs = weights
+    slot, rows, _, trans, end, lows, highs = weights
+    deltas, score, one, two, near = buffers
     count, length = len(end), len(tags)
     for t in range(length):
         _emission(data, start + t, slot, rows, score)
@@ -110,12 +108,11 @@ def _buffers(offsets, order, trans, end):
 @njit(cache=True, nogil=True, error_model="numpy")
 def decode(data, offsets, order, weights, tags):
     """The best tags of some sequences; returns the first with a score that is not finite, or −1."""
-    _, _, trans, end, _, _ = weights
-    deltas, score, one, two, near = _buffers(offsets, order, trans, end)
+    trans, end = weights[3], weights[4]
+    buffers = _buffers(offsets, order, trans, end)
     none, margin = tags[:0], trans.dtype.type(0)
     for i in order:
-        found = tags[offsets[i] : offsets[i + 1]]
-        if not _viterbi(data, offsets[i], none, margin, weights, deltas, score, one, two, near, found):
+        if not _viterbi(data, offsets[i], none, margin, weights, buffers, tags[offsets[i] : offsets[i + 1]]):
             return i
     return -1
 
@@ -129,13 +126,13 @@ def _bounds(trans, i, lows, highs):
 
 
 @njit
-def _update(data, start, y, tags, coef, weights, state):
+def _update(data, start, y, tags, coef, weights):
     """w += coef·(φ(x, y) − φ(x, tags)); what both have in common is not touched."""
     indptr, ids, values = data
-    slot, rows, trans, end, lows, highs = weights
+    slot, rows, used, trans, end, lows, highs = weights
     step, before, after = trans.dtype.type(coef), len(end), len(end)
     for t in range(len(y)):
-        own, wrong = np.int64(y[t]), np.int64(tags[t])
+        own, wrong = y[t], tags[t]
         if own != wrong or before != after:
             trans[before, own] += step
             trans[after, wrong] -= step
@@ -145,8 +142,8 @@ def _update(data, start, y, tags, coef, weights, state):
         if own != wrong:
             for p in range(indptr[start + t], indptr[start + t + 1]):
                 if slot[ids[p]] < 0:
-                    slot[ids[p]] = state[USED]
-                    state[USED] += 1
+                    slot[ids[p]] = used[0]
+                    used[0] += 1
                 x = rows.dtype.type(coef * values[p]) if len(values) > 0 else step
                 rows[slot[ids[p]], own] += x
                 rows[slot[ids[p]], wrong] -= x
@@ -156,46 +153,35 @@ def _update(data, start, y, tags, coef, weights, state):
         end[after] -= step
 
 
-@njit
-def _has_room(data, first, stop, weights, state):
-    """Whether there are rows for all features of some tokens that may have none yet."""
-    slot, rows = weights[0], weights[1]
-    return state[USED] + min(len(slot) - state[USED], data[0][stop] - data[0][first]) <= len(rows)
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn(data, offsets, order, low, y, coefs, weights, margin, state, position, wrong):
-    """Present sequences from position ``low`` of the order on; record each mistake and make its update.
+def learn(data, offsets, order, y, steps, weights, margin, position, wrong):
+    """Present sequences in order; record the position and the wrong tags of each mistake, and make its update.
 
-    Returns how many were presented, and why it stopped: all done, no room for rows, a score that is not finite.
+    Returns how many were presented, fewer if a score is not finite, and the number of mistakes and of wrong tags.
     """
-    _, _, trans, end, _, _ = weights
-    deltas, score, one, two, near = _buffers(offsets, order, trans, end)
-    tags = np.empty(len(deltas), np.int64)
-    for p in range(low, len(order)):
+    buffers = _buffers(offsets, order, weights[3], weights[4])
+    tags = np.empty(len(buffers[0]), np.int64)
+    made = written = 0
+    for p in range(len(order)):
         i = order[p]
-        start, stop = offsets[i], offsets[i + 1]
-        if not _has_room(data, start, stop, weights, state):
-            return p, GROW
-        own, found = y[start:stop], tags[: stop - start]
-        if not _viterbi(data, start, own, margin, weights, deltas, score, one, two, near, found):
-            return p, OVERFLOW
+        own = y[offsets[i] : offsets[i + 1]]
+        found = tags[: len(own)]
+        if not _viterbi(data, offsets[i], own, margin, weights, buffers, found):
+            return p, made, written
         if (found != own).any():
-            _update(data, start, own, found, coefs[i] if len(coefs) > 1 else coefs[0], weights, state)
-            wrong[state[WRITTEN] : state[WRITTEN] + len(found)] = found
-            position[state[FOUND]] = p
-            state[FOUND] += 1
-            state[WRITTEN] += len(found)
-    return len(order), DONE
+            _update(data, offsets[i], own, found, steps[i], weights)
+            wrong[written : written + len(found)] = found
+            position[made] = p
+            made += 1
+            written += len(found)
+    return len(order), made, written
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def replay(data, offsets, y, index, low, coefs, bounds, wrong, weights, state):
-    """Make the updates of log entries again, from entry ``low`` on; returns how many were made, fewer if there is no
-    room for rows."""
-    for e in range(low, len(index)):
-        start, stop = offsets[index[e]], offsets[index[e] + 1]
-        if not _has_room(data, start, stop, weights, state):
-            return e
-        _update(data, start, y[start:stop], wrong[bounds[e] : bounds[e + 1]], coefs[e], weights, state)
-    return len(index)
+def replay(data, offsets, y, sample, coefs, wrong, weights):
+    """Make the updates of mistakes again; ``wrong`` has their tags one after the other."""
+    read = 0
+    for e in range(len(sample)):
+        own = y[offsets[sample[e]] : offsets[sample[e] + 1]]
+        _update(data, offsets[sample[e]], own, wrong[read : read + len(own)], coefs[e], weights)
+        read += len(own)

@@ -1,316 +1,405 @@
-"""Learning chains by rule, epoch by epoch: per sequence one decoding, per mistake one update."""
+"""Chains as a problem of the perceptron rule: a sample is a sequence, its label the tuple of its tags.
+
+A mistake is a sequence whose best tags ŷ are not y (Collins 2002); the update is w ← w + η·(φ(x, y) − φ(x, ŷ)).
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import check_sample_weight
-from torchperc.rules.orders import Order
-from torchperc.rules.run import RuleResult
-from torchperc.sequences.base import Run
-from torchperc.sequences.engines import Engine, Task, engine_of
-from torchperc.sequences.layout import Array, Sequences, flat_tags, with_lengths
-from torchperc.sequences.log import ChainLog, ChainModel, Found, VotedChain
-from torchperc.sequences.weights import ChainNet, ChainWeights
+from torchperc._checks import check_sample_weight, weights_overflow
+from torchperc._files import checksum
+from torchperc.rules import log_files
+from torchperc.rules.decision import PerceptronRule
+from torchperc.rules.log import MistakeLog
+from torchperc.rules.models import Model
+from torchperc.rules.problem import Mistakes, Problem
+from torchperc.samples import parallel
+from torchperc.sequences.sequences import Array, Sequences, flat, labelled_sequences, split, tuples
 
-if TYPE_CHECKING:
-    from torchperc.rules.trainer import RuleTrainer
+_BLOCK = 4096  # features that are written at once
+_LANES = 8  # tags are padded to whole vector registers
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ChainResult(RuleResult):
-    """What learning chains by rule returns, as :class:`torchperc.RuleResult`: ``log`` is a :class:`ChainLog`.
+@dataclass(eq=False)
+class ChainWeights(Model):
+    """The numbers that the rule moves, and the model they make. A feature that was never moved has no row.
 
-    A mistake is a sequence; ``validation_error`` in the history is the fraction of wrong tags.
+    Args:
+        slot: the row of each feature, −1 for none: (d,).
+        rows: weights over tags, padded. Those in use come first; the others are memory that is never touched.
+        used: how many rows are in use, (1,).
+        trans, ends: transitions (K + 1, K) padded, row K for the start, and ends (K,); of a net's own memory apart.
     """
 
-    log: ChainLog = field()  # type: ignore[assignment]
-    model: ChainModel | VotedChain = field()  # type: ignore[assignment]
-    average: ChainModel | None = None  # type: ignore[assignment]
+    slot: Array
+    rows: Array
+    used: Array
+    trans: Array
+    ends: Array
 
-    def __repr__(self) -> str:
-        return f"ChainResult({self.verdict.name}, {self.log!r}, select={self.select!r})"
+    @classmethod
+    def zeros(cls, features: int, tags: int, dtype: Any = np.float32) -> ChainWeights:
+        """Return weights of 0; transitions and end are the first rows."""
+        rows = np.zeros((tags + 2 + features, -(-tags // _LANES) * _LANES), dtype)
+        slot, used = np.full(features, -1, np.int32), np.array([tags + 2])
+        return cls(slot, rows, used, rows[: tags + 1], rows[tags + 1, :tags])
 
-    @property
-    def single(self) -> ChainModel:  # type: ignore[override]
-        """The selected model as one set of weights: for ``"voted"`` the averaged ones, else ``model`` itself."""
-        return self.model if isinstance(self.model, ChainModel) else self.average or self.log.averaged()
+    @classmethod
+    def view(cls, net: Any) -> ChainWeights:
+        """Return the weights of a net in its own memory, if it is on the CPU and not of half precision."""
+        parts = [values.detach().cpu() for values in (net.weight, net.transition, net.end)]
+        for name, values in zip(("weight", "transition", "end"), parts, strict=True):
+            if not float(torch.linalg.vector_norm(values, math.inf)) < math.inf:
+                raise ValueError(f"net.{name} is not finite; reset the weights first")
+        weight, trans, end = (np.asarray(each.float() if each.dtype.itemsize < 4 else each) for each in parts)
+        made = cls.zeros(1, net.tags, end.dtype)
+        made.trans[:, : net.tags], made.ends[:] = trans, end
+        slot, rows = np.arange(net.features, dtype=np.int32), np.ascontiguousarray(weight.T)
+        return cls(slot, rows, np.array([net.features]), made.trans, made.ends)
 
-    def write_to(self, net: ChainNet) -> None:
-        """Write the selected weights into a net of the same shape; for ``"voted"`` the averaged ones."""
-        self.single.write_to(net)
+    @classmethod
+    def of(cls, net: Any) -> ChainWeights:
+        """Return a copy of the weights of a net."""
+        given = cls.view(net)
+        active = np.flatnonzero(given.rows.any(1))
+        return cls.packed(net.features, active, given.rows[active], given.trans[:, : net.tags], given.ends)
 
-    def scores(self, X: Any) -> Tensor:
-        """Not for sequences, which have too many scores."""
-        raise TypeError("a chain scores tags and pairs of tags; write the weights into a net and use net(x)")
-
-    def predict(self, X: Any, *, n_jobs: int | None = None) -> list[Tensor]:  # type: ignore[override]
-        """The best tags of each sequence by the selected model."""
-        return self.model.predict(X, n_jobs=n_jobs)
-
-
-class ChainRun(Run[ChainResult]):
-    """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`."""
-
-    _results = ChainResult
-
-    def __init__(
-        self,
-        engine: Engine,
-        start: ChainWeights,
-        order: Order,
-        *,
-        max_epochs: int,
-        select: str,
-        cost: Array,
-        scale: float,
-        lr: float,
-        margin: float,
-        like: dict[str, Any],
-        validation: tuple[Sequences, Array] | None = None,
-    ) -> None:
-        total = math.nan if start else 0.0
-        super().__init__(
-            engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=scale, total=total,
-            seen={start.digest(): 0} if order.repeats else {}, validation=validation,
-        )  # fmt: skip
-        self._engine: Engine = engine
-        self._lr, self._margin, self._like = lr, margin, like
-        self._parts: list[Found] = []
-        self._moment: ChainWeights | None = None  # the sum of all updates, each times its step, …
-        self._counted = 0  # … of so many mistakes
-
-    @property
-    def rows(self) -> Sequences:
-        """The training sequences."""
-        return self._engine.task.sequences
-
-    samples = rows
-
-    @property
-    def weights(self) -> ChainWeights:
-        """The weights as they are now, before they are scaled; not to be written to."""
-        return self._engine.weights()
-
-    def _pass(self, presented: int) -> int:
-        made = 0
-        for chunk in self._order.epoch(len(self.history)):
-            found = self._engine.run(chunk)
-            self._parts.append(found._replace(step=found.step + presented))
-            made, presented = made + len(found.sequence), presented + len(chunk)
-            self._total += float(self._cost[found.sequence].sum()) * (self._lr / self._scale)
-        self._ends.append(presented)
+    @classmethod
+    def packed(cls, features: Any, active: Any, weight: Any, transition: Any, end: Any) -> ChainWeights:
+        """Return weights from those of some features, as :meth:`state_dict` has them."""
+        active, weight, transition, end = (np.asarray(each) for each in (active, weight, transition, end))
+        made, tags = cls.zeros(int(features), len(end), weight.dtype), len(end)
+        made.rows[made.slots(active.astype(np.int64)), :tags] = weight
+        made.trans[:, :tags], made.ends[:] = transition, end
         return made
 
-    def log(self) -> ChainLog:
-        """The mistakes so far."""
-        self._parts = [Found.joined(self._parts)]
-        task, ends = self._engine.task, torch.tensor(self._ends, dtype=torch.int64)
-        steps = self._ends[-1] if self._ends else 0
-        return ChainLog(
-            task.sequences, task.y, self._start, self._parts[0], steps, ends, self._cost, self._scale, self._lr,
-            self._margin, self._like,
-        )  # fmt: skip
+    def slots(self, features: Array) -> Array:
+        """Return the rows of different features; those that have none get one."""
+        new = features[self.slot[features] < 0]
+        self.slot[new] = self.used[0] + np.arange(len(new))
+        self.used += len(new)
+        return self.slot[features]
 
-    def current(self) -> ChainModel:
-        """The model with the weights as they are now."""
-        return ChainModel(self.weights.astype(np.float64).scale(self._scale), self._like)
+    def unpacked(self) -> tuple[Array, Array, Array, Array]:
+        """Return features with weights other than 0 in ascending order, their rows, transitions and end."""
+        tags, active = len(self.ends), np.flatnonzero(self.slot >= 0)
+        active = active[np.asarray(self.rows[: self.used[0]].any(1))[self.slot[active]]]
+        return active, self.rows[self.slot[active], :tags], self.trans[:, :tags], self.ends
 
-    def survey(self) -> float:
-        """The mean perceptron criterion max(0, s(x, ŷ) − s(x, y)) of the training sequences now, ŷ as decoded."""
-        task, weights = self._engine.task, self._engine.weights()
-        best = weights.decode(task.sequences)
-        return float(weights.score_differences(task.sequences, best, task.y).clip(0).mean()) * self._scale
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the weights by name; features whose weights are 0 are left out."""
+        parts = zip(("active", "weight", "transition", "end"), self.unpacked(), strict=True)
+        found = {name: torch.from_numpy(np.array(array)) for name, array in parts}
+        return {"features": torch.tensor(len(self.slot)), **found}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume exactly, as tensors and plain types."""
-        weights = {"weights": _tensors(self.weights.unpacked()), "start": _tensors(self._start.unpacked())}
-        return {**super().state_dict(), **weights, "mistakes": [_tensors(part) for part in self._parts]}
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over weights from a :meth:`state_dict`."""
+        made = ChainWeights.packed(**{name: values.cpu() for name, values in state.items()})
+        vars(self).update(vars(made))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`, on the same data."""
-        super().load_state_dict(state)
-        weights, self._start = (_weights(self.rows.width, state[name]) for name in ("weights", "start"))
-        self._engine.load(weights)
-        self._parts = [Found(*(values.cpu().numpy() for values in part)) for part in state["mistakes"]]
-        self._moment, self._counted = None, 0
+    def scaled(self, factor: float, dtype: Any = None, operation: Any = np.multiply) -> ChainWeights:
+        """Return a copy in a type, multiplied (or divided) by a number in float64."""
+        made, used = ChainWeights.zeros(len(self.slot), len(self.ends), dtype or self.ends.dtype), self.used[0]
+        made.slot[:], made.used[:] = self.slot, used
+        operation(self.rows[:used], factor, out=made.rows[:used], dtype=np.float64, casting="unsafe")
+        return made
 
-    def _norm(self) -> float:
-        return self.weights.norm
+    def clone(self) -> ChainWeights:
+        """Return a copy."""
+        return self.scaled(1.0)
 
-    def _digest(self) -> bytes:
-        return self.weights.digest()
+    def plus(self, other: ChainWeights, factor: float = 1.0) -> ChainWeights:
+        """Add other weights times a number, in place; return the sum."""
+        own, features = len(self.ends) + 2, np.flatnonzero(other.slot >= 0)
+        self.rows[:own] += other.rows[:own].astype(self.rows.dtype) * factor
+        for first in range(0, len(features), _BLOCK):  # which makes no second copy of all rows
+            at = features[first : first + _BLOCK]
+            self.rows[self.slots(at)] += other.rows[other.slot[at]].astype(self.rows.dtype) * factor
+        return self
 
-    def _any_wrong(self) -> bool:
-        task = self._engine.task
-        wrong = self.weights.decode(task.sequences) != task.y
-        return bool((wrong & np.repeat(self._cost > 0, task.sequences.lengths)).any())
+    @property
+    def any_nonzero(self) -> bool:
+        """Whether any weight is not 0."""
+        return bool(self.rows[: self.used[0]].any())
 
-    def _validation_counts(self, sequences: Sequences, y: Array) -> tuple[int, int]:
-        wrong = self.weights.decode(sequences) != y
-        return int(wrong.sum()), len(y)
+    def equal(self, other: ChainWeights) -> bool:
+        """Return whether all numbers are the same."""
+        return self.digest() == other.digest()
 
-    def _averaged(self) -> ChainModel:
-        return ChainModel(self.averaged(), self._like)
+    def digest(self) -> str:
+        """Return a hash by which weights are recognised when they come back."""
+        return checksum(*((array + 0.0).astype(np.float64).tobytes() for array in self.unpacked()))  # −0 is 0
 
-    def averaged(self) -> ChainWeights:
-        """The mean of the weights so far; each mistake is replayed once in all epochs."""
-        log = self.log()
-        if self._moment is None:
-            self._moment = self._start.astype(np.float64).scale(0.0)
-        self._moment.ensure(self.weights.used - self._moment.used)  # at once, which saves copies
-        log.add_moments(self._moment, self._counted)
-        self._counted = len(log)
-        return self.weights.mean(self._moment, log.steps, self._scale)
+    @property
+    def weight(self) -> Tensor:
+        """(K, d)."""
+        active, rows, _, ends = self.unpacked()
+        made = torch.zeros(len(ends), len(self.slot), dtype=torch.from_numpy(ends).dtype)
+        made[:, torch.from_numpy(active)] = torch.from_numpy(rows).t()
+        return made
 
+    @property
+    def transition(self) -> Tensor:
+        """(K + 1, K), row K for the start."""
+        return torch.tensor(self.unpacked()[2])
 
-def _parameters(net: ChainNet) -> tuple[Tensor, ...]:
-    return net.weight, net.transition, net.end
+    @property
+    def end(self) -> Tensor:
+        """(K,)."""
+        return torch.tensor(self.ends)
 
+    def _samples(self, X: Any) -> Any:
+        return Sequences.of(X, n_features=len(self.slot))
 
-def _tensors(arrays: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.from_numpy(np.array(array)) for array in arrays)
+    def row_scores(self, samples: Any) -> Tensor:
+        """Refuse: a sequence has too many scores."""
+        raise TypeError("a chain scores tags and pairs of tags; write the weights into a net and use net(x)")
 
+    def predict(self, X: Any, *, n_jobs: int | None = None) -> Any:
+        """Return the best tags of each sequence, as a list of tensors."""
+        sequences = self._samples(X)
+        return split(self.decode(sequences, n_jobs), sequences)
 
-def _weights(features: int, tensors: Any) -> ChainWeights:
-    """The opposite."""
-    return ChainWeights.packed(features, *(values.cpu().numpy() for values in tensors))
+    @torch.no_grad()
+    def write_to(self, net: Any) -> None:
+        """Copy the weights into a net of the same shape."""
+        if (net.features, net.tags) != (len(self.slot), len(self.ends)):
+            needed = f"the weights are for {len(self.slot)} and {len(self.ends)}"
+            raise ValueError(f"net has {net.features} features and {net.tags} tags, {needed}")
+        for own, given in ((net.weight, self.weight), (net.transition, self.transition), (net.end, self.end)):
+            own.copy_(given)
 
+    def loop_arrays(self, sequences: Sequences) -> tuple[Any, Any]:
+        """Return features, values in the type of the weights, and weights with their bounds, for the compiled loops."""
+        values = np.empty(0) if sequences.values is None else sequences.values  # none if each is 1
+        pairs = self.trans[: len(self.ends), : len(self.ends)]
+        weights = (self.slot, self.rows, self.used, self.trans, self.ends, pairs.min(1), pairs.max(1))
+        return (sequences.indptr, sequences.ids, values.astype(self.ends.dtype, copy=False)), weights
 
-class ChainStream:
-    """What online learning keeps from one chunk of sequences to the next."""
+    def decode(self, sequences: Sequences, n_jobs: int | None = None) -> Array:
+        """Return the best tags of all sequences, as one array (T,)."""
+        from torchperc.sequences import loops
 
-    def __init__(self) -> None:
-        self._weights: ChainWeights | None = None
-        self._scale, self._sum, self._steps = 1.0, None, 0
-        self._logs: tuple[ChainLog, ...] = ()
-        self._left: tuple[Tensor, ...] | None = None
+        if sequences.n_features != len(self.slot):
+            raise ValueError(f"X has {sequences.n_features} features but {len(self.slot)} are needed, as the model has")
+        tags, (data, weights) = np.empty(sequences.tokens, np.int64), self.loop_arrays(sequences)
+        bad: list[int] = []
 
-    _sum: ChainWeights | None
+        def stretch(first: int, end: int) -> None:
+            found = loops.decode(data, sequences.offsets, np.arange(first, end), weights, tags)
+            bad.extend([found] if found >= 0 else [])
 
-    def begin(self, lr: float) -> tuple[ChainWeights, float] | None:
-        """The weights to go on from, not rounded, and their scale; ``None`` for those of the net."""
-        if self._weights is None:
-            return None
-        if self._scale in (1.0, lr):
-            return self._weights, self._scale
-        return self._weights.astype(self._weights.trans.dtype).scale(self._scale), 1.0  # lr was changed
-
-    def fits(self, net: ChainNet) -> bool:
-        """Whether the net still has the weights that this stream left in it."""
-        own = _parameters(net)
-        return self._left is not None and all(
-            (a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b)
-            for a, b in zip(own, self._left, strict=True)
-        )
-
-    def take(self, result: ChainResult, select: str) -> ChainResult:
-        """Add a chunk's result to the stream; return it with the model that the whole stream selects."""
-        log = result.log
-        if self._scale != log.scale and self._sum is not None:
-            self._sum.scale(self._scale / log.scale)
-        self._weights, self._scale = log.moved(log.start.astype(log.start.trans.dtype), 0, len(log)), log.scale
-        if select == "last":
-            return result
-        total = log.total()
-        self._sum = total if self._sum is None else self._sum.add(total)
-        self._steps += log.steps
-        averaged: Any = ChainModel(self._sum.astype(np.float64).scale(log.scale, self._steps), log.like)
-        if select == "averaged":
-            return replace(result, select=select, model=averaged, average=averaged)
-        self._logs += (log,)
-        voted: Any = VotedChain(self._logs)
-        return replace(result, select=select, model=voted, average=averaged)
-
-    def remember(self, net: ChainNet) -> None:
-        """Note the weights that were left in the net."""
-        self._left = tuple(values.detach().clone() for values in _parameters(net))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume exactly, except the logs of a vote."""
-        width = None if self._weights is None else len(self._weights.slot)
-        pairs = {"weights": self._weights, "sum": self._sum}
-        packed = {name: None if each is None else _tensors(each.unpacked()) for name, each in pairs.items()}
-        return {**packed, "scale": self._scale, "steps": self._steps, "features": width}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`; the weights are kept on the CPU whatever the device."""
-        self._weights, self._sum = (
-            None if state[name] is None else _weights(state["features"], state[name]) for name in ("weights", "sum")
-        )
-        self._steps, self._scale = state["steps"], state["scale"]
+        parallel.map_chunks(stretch, len(sequences), parallel.threads(n_jobs))
+        if bad:
+            raise ValueError(f"sequence {min(bad)} has a score that is not finite: features or weights are too large")
+        return tags
 
 
-def start_run(
-    trainer: RuleTrainer,
-    net: ChainNet,
-    X: Any,
-    y: Any,
-    *,
-    validation: Any = None,
-    sample_weight: Any = None,
-    num_classes: int | None = None,
-    online: ChainStream | None = None,
-) -> ChainRun:
-    """A run of a trainer on a chain before its first epoch; everything is checked, nothing is changed."""
-    check_options(trainer, net, num_classes)
-    sequences = Sequences.of(with_lengths(X, y), width=net.features)
-    tags = flat_tags(y, sequences, net.tags)
-    held = None
-    if validation is not None:
-        if not isinstance(validation, tuple | list) or len(validation) != 2:
-            raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
-        given = Sequences.of(with_lengths(*validation), width=net.features, name="validation X")
-        held = given, flat_tags(validation[1], given, net.tags, "validation y")
-    cost = np.ones(len(sequences))
-    if sample_weight is not None:
-        cost = check_sample_weight(sample_weight, len(sequences)).cpu().numpy()
-    start = ChainWeights.of(net)
-    scale = 1.0 if start else trainer.lr
-    if online is not None and (going_on := online.begin(trainer.lr)):
-        start, scale = going_on
-    coefs = cost * (trainer.lr / scale)
-    if (coefs == coefs[0]).all():
-        coefs = coefs[:1]
-    like = {"features": net.features, "tags": net.tags, "dtype": net.weight.dtype}
-    task = Task(sequences, tags, coefs, trainer.margin / scale)
-    order = order_of(trainer, (cost > 0).nonzero()[0])
-    epochs, select = (1, "last") if online is not None else (trainer.max_epochs, trainer.select)
-    return ChainRun(
-        engine_of(trainer.engine, task, start), start, order, max_epochs=epochs, select=select, cost=cost, scale=scale,
-        lr=trainer.lr, margin=trainer.margin, like=like, validation=held,
-    )  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class ChainProblem(Problem):
+    """A :class:`Problem` whose samples are sequences; ``y`` has a tuple of tags for each, ``num_classes`` is K."""
+
+    samples: Any
+    dtype: Any = field(default=np.float32, kw_only=True)  # of the weights
+
+    @property
+    def can_compile(self) -> bool:
+        """The loops are those of :mod:`torchperc.sequences.loops`."""
+        return True
+
+    @cached_property
+    def tags(self) -> Array:
+        """The tags of all tokens: (T,)."""
+        return flat(self.y, self.samples.tokens)
+
+    def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
+        """Yield the whole problem."""
+        yield self, 0, ids
+
+    def laid_out(self, weights: Any) -> Any:
+        """Return the weights themselves."""
+        return weights
+
+    def own_engine(self, weights: Any, ids: Array) -> Mistakes:
+        """Present sequences in order by a compiled loop."""
+        from torchperc.sequences import loops
+
+        X, lengths, margin = self.samples, self.samples.lengths, weights.ends.dtype.type(self.rule.margin)
+        position, wrong = np.empty(len(ids), np.int64), np.empty(int(lengths[ids].sum()), np.int64)
+        data, arrays = weights.loop_arrays(X)
+        done, made, written = loops.learn(data, X.offsets, ids, self.tags, self.steps, arrays, margin, position, wrong)
+        if done < len(ids):
+            raise weights_overflow()
+        at, sample = position[:made].copy(), ids[position[:made]]
+        return Mistakes(sample, at, self.steps[sample], tuples(wrong[:written], lengths[sample]))
+
+    def replay(self, weights: Any, mistakes: Mistakes) -> None:
+        """Make the updates of these mistakes again in place, rounding as training did."""
+        from torchperc.sequences import loops
+
+        X, wrong = self.samples, flat(mistakes.predicted, int(self.samples.lengths[mistakes.sample].sum()))
+        data, arrays = weights.loop_arrays(X)
+        loops.replay(data, X.offsets, self.tags, mistakes.sample, mistakes.coef, wrong, arrays)
+
+    def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Any:
+        """Return which sequences are decided wrongly now: bool (N,)."""
+        return np.logical_or.reduceat(weights.decode(self.samples) != self.tags, self.samples.offsets[:-1])
+
+    def wrong_tags(self, mistakes: Mistakes) -> int:
+        """Return how many tags of some mistakes were wrong."""
+        tokens = int(self.samples.lengths[mistakes.sample].sum())
+        return int((flat(mistakes.predicted, tokens) != flat(self.y[mistakes.sample], tokens)).sum())
+
+    def wrong_decisions(self, weights: Any, samples: Any, y: Any) -> tuple[int, int]:
+        """Return how many tags of other sequences are wrong, and of how many."""
+        return int((weights.decode(samples) != flat(y, samples.tokens)).sum()), samples.tokens
+
+    def decisions(self, start: Any, mistakes: Mistakes, samples: Any) -> Iterator[tuple[slice, int, Array]]:
+        """Yield all sequences, the number of a state, and the tags it decides for: (N, 1)."""
+        weights = start.clone()
+        for state in range(len(mistakes.sample) + 1):
+            self.replay(weights, mistakes.part(max(0, state - 1), state))
+            yield slice(None), state, tuples(weights.decode(samples), samples.lengths)[:, None]
+
+    def dual(self, mistakes: Mistakes) -> Array:
+        """Refuse: the updates of a sequence differ by the tags it was taken for."""
+        raise TypeError("a chain has no dual form: updates of a sequence differ by its predicted tags; see log[j]")
+
+    def total(self, start: Any, mistakes: Mistakes, steps: int) -> Any:
+        """Return the sum in float64 of the weights after each of so many steps."""
+        total = start.scaled(steps, np.float64)
+        self.replay(total, mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
+        return total
+
+    def mean(self, total: Any, steps: int) -> Any:
+        """Return the model of the mean, from a sum over so many steps."""
+        return self.model(total.scaled(steps, self.dtype, np.divide))
+
+    def running_average(self, log: Any, weights: Any, sums: dict[str, Any]) -> Any:
+        """Return the averaged model of a run, in which each mistake is replayed once in all epochs."""
+        zero = ChainWeights.zeros(len(weights.slot), len(weights.ends), np.float64)
+        total, steps, done = sums.get("total", (zero, 0, 0))
+        new = log.mistakes.part(done, len(log))
+        total.plus(weights, log.steps - steps)  # the weights now, less the updates made after each step
+        self.replay(total, new._replace(coef=new.coef * (steps - new.step)))
+        sums["total"] = total, log.steps, len(log)
+        return self.mean(total, log.steps)
+
+    def model(self, weights: Any) -> Any:
+        """Return the model with these weights, scaled; do not change them afterwards."""
+        return weights if self.scale == 1.0 else weights.scaled(self.scale)
+
+    def norm(self, weights: Any) -> float:
+        """Return ‖w‖ over all weights."""
+        rows = weights.rows[: weights.used[0]]
+        return math.sqrt(float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)))  # without a float64 copy of rows
+
+    def digest(self, weights: Any) -> str:
+        """Return a hash of the weights, by which they are recognised when they recur."""
+        return str(weights.digest())
+
+    def data_hash(self) -> str:
+        """Return a hash of sequences and tags."""
+        return str(self.samples.hash(self.tags))
+
+    def labelled(self, X: Any, y: Any, prefix: str = "") -> tuple[Any, Array]:
+        """Return other sequences and their tags, checked; ``prefix`` is for error messages."""
+        own, tags = labelled_sequences(X, y, self.samples.n_features, self.outputs, prefix)
+        return own, tuples(tags, own.lengths)
+
+    def columns(self, mistakes: Mistakes) -> dict[str, Array]:
+        """Return mistakes as arrays of numbers, the predicted tags one after the other."""
+        tokens = int(self.samples.lengths[mistakes.sample].sum())
+        return {**mistakes._asdict(), "predicted": flat(mistakes.predicted, tokens)}
+
+    def from_columns(self, columns: dict[str, Array]) -> Mistakes:
+        """Return mistakes from :meth:`columns`."""
+        predicted = tuples(columns["predicted"], self.samples.lengths[columns["sample"]])
+        return Mistakes(**{**columns, "predicted": predicted})
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the problem besides the data."""
+        about = {"kind": "chain", "tags": self.outputs, "features": self.samples.n_features}
+        return {**about, "margin": self.rule.margin, "scale": self.scale, "dtype": np.dtype(self.dtype).name}
 
 
-def order_of(trainer: RuleTrainer, numbers: Array) -> Order:
-    """The order in which a trainer presents some sequences."""
-    return Order(trainer.order, numbers, trainer.seed, trainer.max_epochs)
-
-
-def check_options(trainer: RuleTrainer, net: ChainNet, num_classes: int | None = None) -> None:
-    """Refuse options that mean nothing for sequences."""
-    for what, refused, why in (
-        (f"class_weight={trainer.class_weight!r}", trainer.class_weight is not None,
-         "a sequence has many tags; give sample_weight, one per sequence"),
-        ("kernel", trainer.kernel is not None, "the net keeps its weights; leave it out"),
-        (f"bias_step={trainer.bias_step!r}", trainer.bias_step is not None,
-         "a chain has no bias; add a feature that is always 1 and leave it out"),
-        ("prove=True", trainer.prove, "the proof is for single samples; leave it out"),
-        (f"distributed={trainer.distributed!r}", trainer.distributed is not None, "one process learns; leave it out"),
-        ("order='random-mistake'", isinstance(trainer.order, str) and trainer.order == "random-mistake",
-         "all sequences would be decoded before each step; use 'given' or 'shuffled'"),
-        ("tie='strict'", trainer.tie == "strict", "a mistake is a sequence with a wrong tag; leave it out"),
-        (f"num_classes={num_classes}", num_classes is not None, "the net has its number of tags; leave it out"),
-    ):  # fmt: skip
-        if refused:
-            raise ValueError(f"{what} cannot be used with a ChainPerceptron: {why}")
-    for name, values in zip(("weight", "transition", "end"), _parameters(net), strict=True):
+def chain_problem(
+    trainer: Any, net: Any, X: Any, y: Any, sample_weight: Any = None, start: Any = None, scale: float = 1.0
+) -> tuple[ChainProblem, ChainWeights, Array]:
+    """Return the problem of a net, the first weights (``start``, or the net's) and the sequences that take part."""
+    _check_options(trainer)
+    for name, values in net.named_parameters():
         if values.is_meta or values.is_inference():
-            raise TypeError(f"net.{name} must be a plain parameter that can be written; make the net outside "
-                            "inference_mode and on a real device")  # fmt: skip
+            raise TypeError(f"net.{name} must be a plain parameter on a real device, made outside inference_mode")
+    sequences, tags = labelled_sequences(X, y, net.features, net.tags)
+    weight = np.ones(len(sequences))
+    if sample_weight is not None:
+        weight = check_sample_weight(sample_weight, len(sequences)).cpu().numpy()
+    if start is None:
+        start = ChainWeights.of(net)
+        scale = 1.0 if start.any_nonzero else trainer.lr
+    rule, steps = PerceptronRule("sign", trainer.margin / scale), weight * (trainer.lr / scale)
+    y = tuples(tags, sequences.lengths)
+    problem = ChainProblem(sequences, y, net.tags, weight, steps, rule, 0.0, scale, dtype=start.ends.dtype)
+    return problem, start, np.flatnonzero(weight)
+
+
+def _check_options(trainer: Any) -> None:
+    """Refuse options that mean nothing for sequences."""
+    unset = {"class_weight": None, "kernel": None, "bias_step": None, "prove": False, "distributed": None}
+    refused = {"order": "random-mistake", "tie": "strict", "select": "voted", "engine": "reference"}
+    for name in (*unset, *refused):
+        value = getattr(trainer, name)
+        wrong = value is not unset[name] if name in unset else isinstance(value, str) and value == refused.get(name)
+        if wrong or (name == "engine" and callable(value)):
+            raise ValueError(f"{name}={value!r} is not for sequences; leave it out")
+
+
+def load_log(path: str | Path, X: Any, y: Any) -> MistakeLog:
+    """Return the log of a run over sequences from a file, bound to its data; other data are refused.
+
+    Args:
+        path: a file that :meth:`torchperc.MistakeLog.save` wrote.
+        X: the sequences the log was made on.
+        y: their tags.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> X, y = [[[1, 0], [0, 1]], [[0, 1]]], [[0, 1], [1]]
+        >>> log = tp.RuleTrainer().fit(tp.sequences.ChainPerceptron(2, 2), X, y).log
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log.save(f"{folder}/log.npz")
+        ...     load_log(f"{folder}/log.npz", X, y).equals(log)
+        True
+    """
+    content = Path(path).read_bytes()
+    with log_files.naming(path):
+        about, arrays = log_files.read_npz(content)
+        if about["kind"] != "chain":
+            raise ValueError("it is of single samples; load it by MistakeLog.load")
+    features, tags, weight, sample = about["features"], about["tags"], arrays["sample_weight"], arrays["sample"]
+    sequences, labels = labelled_sequences(X, y, features, tags)
+    if sequences.hash(labels) != about["data"]:
+        raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
+    within = ((sample, len(sequences)), (arrays["active"], features), (arrays["predicted"], tags))
+    fits = all(not len(numbers) or 0 <= numbers.min() <= numbers.max() < stop for numbers, stop in within)
+    if not fits or len(arrays["predicted"]) != sequences.lengths[sample].sum():
+        raise ValueError(f"{path} does not hold a log that fits its data; save it again")
+    steps, rule, dtype = weight.copy(), PerceptronRule("sign", about["margin"]), np.dtype(about["dtype"]).type
+    steps[sample] = arrays["coef"]
+    start = ChainWeights.packed(features, *(arrays[name] for name in ("active", "weight", "transition", "end")))
+    y = tuples(labels, sequences.lengths)
+    problem = ChainProblem(sequences, y, tags, weight, steps, rule, 0.0, about["scale"], dtype=dtype)
+    mistakes = problem.from_columns({name: arrays[name] for name in Mistakes._fields})
+    ends = torch.from_numpy(arrays["epoch_ends"])
+    return MistakeLog(problem, start.scaled(1.0, dtype), (mistakes,), ends, about["conventions"])

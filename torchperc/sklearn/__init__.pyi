@@ -1,7 +1,6 @@
 from .base import LinearClassifier as LinearClassifier
 from .base import LinearEstimator as LinearEstimator
 from .base import Verdict as Verdict
-from .base import expected_failed_checks as expected_failed_checks
 from .gradient import DescentRecord as DescentRecord
 from .gradient import GradientDescent as GradientDescent
 from .gradient import LMSClassifier as LMSClassifier

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse
 import torch
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.base import RegressorMixin, is_regressor
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.metaestimators import available_if
@@ -20,13 +22,11 @@ from torch import nn
 
 from torchperc._checks import Data, check_choice, check_int, check_number, is_sparse
 from torchperc.descent.minimise import minimise
-from torchperc.descent.objective import Objective
+from torchperc.descent.objective import Objective, net_weights, write_weights
 from torchperc.descent.sgd import descend
-from torchperc.nn import derivatives
 from torchperc.nn.functional import TARGETS
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, loss_code
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, curvature_bound
 from torchperc.rules.conventions import Verdict
-from torchperc.samples.dense import Samples as Rows
 from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import (
     RECENT,
@@ -35,9 +35,8 @@ from torchperc.sklearn.base import (
     LinearEstimator,
     Net,
     Samples,
-    net_weights,
     sample_weights,
-    weights_of,
+    weight_and_bias,
 )
 from torchperc.theory.learning_rate import largest_eigenvalue
 
@@ -48,10 +47,9 @@ _E = TypeVar("_E", bound="GradientDescent")
 
 @dataclass(frozen=True)
 class DescentRecord:
-    """One epoch: its number from 1, the loss it started from (for single samples and batches, the mean on the way).
+    """One epoch: its number, the loss at its start (over samples or batches: their mean), and what was looked at.
 
-    ``gradient`` is max ``|g|`` of the full-batch gradient, ``validation_loss`` and ``validation_error`` are taken after
-    the epoch. What was not looked at is ``None``.
+    ``gradient`` is max ``|g|`` over all samples; ``validation_loss`` and ``validation_error`` are taken afterwards.
     """
 
     epoch: int
@@ -61,38 +59,8 @@ class DescentRecord:
     validation_error: float | None = None
 
     def __str__(self) -> str:
-        named = {"gradient": self.gradient, "validation loss": self.validation_loss}
-        named["validation error"] = self.validation_error
-        rest = "".join(f", {name} {value:.6g}" for name, value in named.items() if value is not None)
-        return f"epoch {self.epoch}: loss {self.loss:.6g}{rest}"
-
-
-class _Quadratic:
-    """Loss and gradient of the squared loss by its matrix, so that a step costs d², however many samples there are."""
-
-    def __init__(self, objective: Objective) -> None:
-        zero = np.zeros((1, objective.width))
-        one = Objective(
-            RegressionHead(), objective.X, np.zeros(len(objective)), 1, objective.bias, objective.l2,
-            objective.sample_weight,
-        )  # fmt: skip
-        self._hessian = one.hessian(one.at(zero))
-        start = objective.at(np.zeros((objective.units, objective.width)))
-        self._loss, self._gradient = start.loss, start.gradient
-
-    def __call__(self, weights: Array) -> tuple[float, Array]:
-        bent = weights @ self._hessian
-        return max(self._loss + float((weights * (self._gradient + bent / 2)).sum()), 0.0), self._gradient + bent
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """Samples, what is minimised over them, and what an epoch of steps reads instead of X."""
-
-    samples: Samples
-    objective: Objective
-    rows: Rows | None = None  # of single-sample steps
-    quadratic: _Quadratic | None = None  # of full-batch steps on squares
+        values = {name.replace("_", " "): value for name, value in vars(self).items() if value is not None}
+        return ", ".join(f"{name} {value:.6g}" for name, value in values.items())
 
 
 def _can_stream(estimator: GradientDescent) -> bool:
@@ -144,13 +112,12 @@ class GradientDescent(LinearEstimator):
         is; 0 leaves it out.
         """
         self._check_parameters()
-        seed, going_on = self._seed(), self._goes_on()
-        known = self.classes_ if going_on and hasattr(self, "classes_") else None
+        seed, continues, rate = self._seed(), self._continues(), math.nan
+        known = self.classes_ if continues and hasattr(self, "classes_") else None
         samples = self._samples(X, y, sample_weight, known, whole=True).counted()
-        net, samples = self._start(samples, going_on)
+        net, samples = self._start(samples, continues)
         if self.update == "optimum":
             records, verdict = self._minimise(net, samples)
-            rate = math.nan
         else:
             samples, held = samples.hold_out(self.validation_fraction, seed) if self.early_stopping else (samples, None)
             rate = self._rate(samples)
@@ -162,13 +129,8 @@ class GradientDescent(LinearEstimator):
         return self
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self: _E,
-        X: Data,
-        y: Data,
-        classes: Data | None = None,
-        sample_weight: Data | None = None,
-    ) -> _E:
+    @np.errstate(over="ignore", invalid="ignore")
+    def partial_fit(self: _E, X: Data, y: Data, classes: Data | None = None, sample_weight: Data | None = None) -> _E:
         """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
 
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
@@ -176,33 +138,20 @@ class GradientDescent(LinearEstimator):
         """
         self._refuse_in_chunks()
         self._check_parameters()
-        self._learn_chunk(self._chunk(X, y, classes, sample_weight))  # of LinearClassifier
-        return self
-
-    def _learn_chunk(self, samples: Samples) -> None:
-        """One epoch over a chunk, going on from the weights at hand."""
-        net, samples = self._start(samples.counted(), vars(self).get("net_") is not None)
+        samples = self._chunk(X, y, classes, sample_weight).counted()
+        net, samples = self._start(samples, vars(self).get("net_") is not None)
         before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
-        calls = before[-1].epoch if before else 0
-        rate = self._rate(samples)
+        calls, rate = before[-1].epoch if before else 0, self._rate(samples)
         if before and self.lr == "auto":
             rate = min(rate, self.lr_)
-        order = np.random.default_rng(self._seed() + calls)
-        record = self._epoch(net, self._problem(samples, 1), rate, order, calls)
+        rng = np.random.default_rng(self._seed() + calls)
+        record = DescentRecord(calls + 1, *self._epoch(net, samples, self._objective(samples, self.l2), rate, rng))
         self._say(record)
-        self._keep(net, samples, rate, [*before, record], Verdict.BUDGET)
+        self._keep(net, samples, rate, [*before, _checked(record, rate)], Verdict.BUDGET)
         self._chunks = self.history_
+        return self
 
     # --- parameters ---
-
-    def _unlike_copies(self) -> str | None:
-        if self.early_stopping:
-            return "copies of one sample may be held out and learned from"
-        if self.update == "optimum" and isinstance(self._head, LogisticHead) and not self.l2:
-            return "without l2, samples that a hyperplane separates have no minimum that could be the same"
-        if self.update == "sample" or self.batch_size is not None:
-            return super()._unlike_copies()
-        return None
 
     def _check_parameters(self) -> None:
         self._check_shared()
@@ -219,29 +168,9 @@ class GradientDescent(LinearEstimator):
             if self.update != "batch":
                 raise ValueError(f"batch_size={self.batch_size} needs update='batch', found {self.update!r}")
 
-    @property
-    def _tol(self) -> float:
-        return -math.inf if self.tol is None else self.tol
-
-    def _in_batches(self, count: int) -> bool:
-        return self.update == "sample" or (self.batch_size is not None and self.batch_size < count)
-
-    def _objective(self, samples: Samples) -> Objective:
+    def _objective(self, samples: Samples, l2: float) -> Objective:
         weight = None if samples.weight is None else samples.weight / samples.weight.mean()
-        return Objective(
-            self._head, samples.X, samples.labels, samples.units, self.fit_intercept, float(self.l2), weight
-        )
-
-    def _problem(self, samples: Samples, epochs: int) -> _Problem:
-        """Samples made ready for some epochs."""
-        objective = self._objective(samples)
-        if self.update == "sample":
-            kind = torch.float32 if samples.X.dtype == np.float32 else torch.float64
-            return _Problem(samples, objective, rows=as_samples(samples.X, dtype=kind))
-        small = objective.width <= min(QUADRATIC_UP_TO, len(samples) - 1) and epochs > objective.width // 2
-        if small and isinstance(self._head, SquaredHead) and not self._in_batches(len(samples)):
-            return _Problem(samples, objective, quadratic=_Quadratic(objective))
-        return _Problem(samples, objective)
+        return Objective(self._head, samples.X, samples.labels, samples.units, self.fit_intercept, l2, weight)
 
     def _rate(self, samples: Samples) -> float:
         """The learning rate, or 1/L: of single samples L = max c·(h·‖φ‖² + l2), else L = h·λ + l2.
@@ -254,118 +183,103 @@ class GradientDescent(LinearEstimator):
             squares = row_norms(samples.X, squared=True).astype(np.float64) + self.fit_intercept
         if not math.isfinite(squares.max()):
             raise ValueError("X holds values whose squares overflow; scale it, for instance with StandardScaler")
-        h, weight = derivatives.curvature_bound(loss_code(self._head)[0], samples.units), samples.weight
+        h, weight = curvature_bound(self._head, samples.units), samples.weight
         if self.update == "sample":
-            return derivatives.safe_lr(float(((h * squares + self.l2) * (1.0 if weight is None else weight)).max()))
-        if self._in_batches(len(samples)):
-            largest = float((squares if weight is None else squares * weight / weight.mean()).max())
-        elif weight is None:
+            return 1 / float(((h * squares + self.l2) * (1.0 if weight is None else weight)).max() or 1.0)
+        relative = None if weight is None else weight / weight.mean()
+        if self.batch_size is not None and self.batch_size < len(samples):
+            largest = float((squares if relative is None else squares * relative).max())
+        elif relative is None:
             largest = largest_eigenvalue(samples.X, bias=self.fit_intercept)
         else:
-            root = np.sqrt(weight / weight.mean())[:, None]
-            scaled = [samples.X.multiply(root) if is_sparse(samples.X) else samples.X * root]
-            if self.fit_intercept:
-                scaled.append(root)
-            largest = largest_eigenvalue(_hstack(scaled), bias=False)
-        return derivatives.safe_lr(h * largest + self.l2)
+            parts = [samples.X, np.ones((len(samples), 1))][: 1 + self.fit_intercept]
+            phi = (scipy.sparse.hstack if is_sparse(samples.X) else np.hstack)(parts)
+            largest = largest_eigenvalue(scipy.sparse.diags_array(np.sqrt(relative)) @ phi, bias=False)
+        return 1 / (h * largest + self.l2 or 1.0)
 
     # --- learning ---
 
+    @np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite is looked out for
     def _descend(
         self, net: Net, samples: Samples, held: Samples | None, rate: float, seed: int
     ) -> tuple[Net, list[DescentRecord], Verdict]:
         """The epochs: the net they end with, what happened in each, and how they ended."""
-        problem, watch = self._problem(samples, self.max_iter), None if held is None else self._objective(held)
-        full, order = not self._in_batches(len(samples)), np.random.default_rng(seed)
-        records: list[DescentRecord] = []
+        objective, watch = self._objective(samples, self.l2), None if held is None else self._objective(held, 0.0)
+        if self.update == "sample":
+            samples = replace(samples, X=as_samples(samples.X, dtype=net.weight.dtype))
+        full = self.update == "batch" and self.batch_size is None
+        exact = _quadratic(objective, self.max_iter) if full else None
+        rng, records = np.random.default_rng(seed), list[DescentRecord]()
         lowest, since = math.inf, 0
         best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
-        for number in range(self.max_iter):
-            record = self._epoch(net, problem, rate, order, number)
+        for number in range(1, self.max_iter + 1):
+            record = DescentRecord(number, *self._epoch(net, samples, objective, rate, rng, exact))
             if watch is not None and held is not None:
-                scores = watch.scores(_weights(net))
-                value = float(np.average(watch.terms(scores).loss, weights=watch.sample_weight))
-                record = replace(record, validation_loss=value, validation_error=self._error(scores, held))
+                point = watch.at(net_weights(net))
+                record = replace(record, validation_loss=point.loss, validation_error=self._error(point.scores, held))
                 unbeaten += 1
-                if value < best_loss:
-                    best, best_loss, unbeaten = copy.deepcopy(net), value, 0
-            records.append(record)
+                if point.loss < best_loss:
+                    best, best_loss, unbeaten = copy.deepcopy(net), point.loss, 0
+            records.append(_checked(record, rate))
             self._say(record)
-            since = 0 if record.loss < lowest - self._tol else since + 1
-            lowest = min(lowest, record.loss)
-            if self._arrived(records) if full else since >= self.n_iter_no_change:
-                return net if watch is None else best, records, Verdict.CONVERGED
+            if self.tol is not None:
+                since = 0 if record.loss < lowest - self.tol else since + 1
+                lowest = min(lowest, record.loss)
+                if self._converged(records, since):
+                    return best, records, Verdict.CONVERGED
             if unbeaten >= self.n_iter_no_change:
                 return best, records, Verdict.STOPPED_EARLY
-        return net if watch is None else best, records, Verdict.BUDGET
+        return best, records, Verdict.BUDGET
 
-    def _arrived(self, records: list[DescentRecord]) -> bool:
-        """Whether full-batch descent has converged."""
-        return (records[-1].gradient or 0.0) <= self._tol
+    def _converged(self, records: list[DescentRecord], since: int) -> bool:
+        """Whether ``tol`` is reached; the loss has not fallen by more than that ``since`` so many epochs."""
+        gradient = records[-1].gradient
+        return since >= self.n_iter_no_change if gradient is None else gradient <= (self.tol or 0.0)
 
     def _epoch(
-        self, net: Net, problem: _Problem, rate: float, order: np.random.Generator, number: int
-    ) -> DescentRecord:
-        """Change the net by one epoch; say what loss and max |g| were before."""
-        samples, objective, loss, steepest = problem.samples, problem.objective, 0.0, None
-        index = order.permutation(len(samples)) if self.shuffle else np.arange(len(samples))
-        with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
-            if self.update == "sample":
-                scores = descend(
-                    net, self._head, problem.rows, samples.labels, rate, sample_weight=samples.weight, l2=self.l2,
-                    order=index,
-                )  # fmt: skip
-                losses = objective.terms(scores.double().numpy().reshape(len(index), -1), index).loss
-                weight = None if samples.weight is None else samples.weight[index]
-                loss = float(np.average(losses, weights=weight)) + objective.penalty_of(_weights(net))
-            elif self._in_batches(len(samples)):
-                size = int(self.batch_size or 1)
-                for first in range(0, len(index), size):
-                    part = objective.part(index[first : first + size])
-                    point = part.at(_weights(net))
-                    _write(net, point.weights - rate * point.gradient)
-                    loss += point.loss * len(part) / len(index)
-            else:
-                weights = _weights(net)
-                loss, gradient = (problem.quadratic or objective.value_and_gradient)(weights)
-                steepest = float(np.abs(gradient).max())
-                _write(net, weights - rate * gradient)
-        return self._checked(DescentRecord(number + 1, loss, steepest), rate)
+        self, net: Net, samples: Samples, objective: Objective, rate: float, rng: np.random.Generator, exact: Any = None
+    ) -> tuple[float, float | None]:
+        """Change the net by one epoch; return the loss on the way, and max |g| of the full-batch gradient."""
+        index = rng.permutation(len(samples)) if self.shuffle else np.arange(len(samples))
+        if self.update == "sample":
+            y, weight = samples.labels, samples.weight
+            scores = descend(net, self._head, samples.X, y, rate, sample_weight=weight, l2=self.l2, order=index)
+            losses = self._head.loss(scores.double(), torch.from_numpy(y[index]), "none").numpy()
+            weight = None if weight is None else weight[index]
+            penalty = self.l2 * float(net.weight.detach().square().sum()) / 2
+            return float(np.average(losses, weights=weight)) + penalty, None
+        size, total = min(self.batch_size or len(index), len(index)), 0.0
+        for first in range(0, len(index), size):
+            part = objective if size == len(index) else objective.take(index[first : first + size])
+            weights = net_weights(net)
+            loss, gradient = (exact or part.loss_and_gradient)(weights)
+            write_weights(net, weights - rate * gradient)
+            total += loss * len(part) / len(index)
+        return total, float(np.abs(gradient).max()) if size == len(index) else None
 
-    def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
-        if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
-            return record
-        raise ValueError(
-            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; use "
-            "lr='auto' or scale X, for instance with StandardScaler"
-        )
-
-    def _gap(self) -> float:
-        """The relative gap that update="optimum" is content with."""
-        return (self.tol or 0.0) ** 2
+    def _error(self, scores: Array, samples: Samples) -> float | None:
+        """The fraction of samples that scores (N, K) of the net decide wrongly; ``None`` for regression."""
+        if samples.classes is None:
+            return None
+        return float(np.mean(self._decided(scores - self._threshold(samples.units)) != samples.y))
 
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Verdict]:
+        gap = max((self.tol or 0.0) ** 2, np.finfo(float).tiny)
+        options: dict[str, Any] = {"l2": self.l2, "max_iter": self.max_iter, "sample_weight": samples.weight}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the loss has no minimum")
-            found = minimise(
-                net, self._head, samples.X, samples.labels, l2=self.l2, max_iter=self.max_iter,
-                tol=max(self._gap(), np.finfo(float).tiny), sample_weight=samples.weight,
-            )  # fmt: skip
+            found = minimise(net, self._head, samples.X, samples.labels, tol=gap, **options)
         done = found.converged or found.iterations < self.max_iter  # else there is nothing better but for rounding
         verdict = Verdict.UNBOUNDED if found.unbounded else Verdict.CONVERGED if done else Verdict.BUDGET
-        if self.tol and verdict is Verdict.CONVERGED and not found.converged:
-            warnings.warn(
-                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than tol={self.tol:g} "
-                f"asks for ({self._gap():.2g}); raise tol, or pass float64",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        if self.tol and verdict is Verdict.CONVERGED and not found.converged and isinstance(self._head, LogisticHead):
+            why = f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than {gap:.2g}"
+            warnings.warn(f"{why}; raise tol={self.tol:g}, or pass float64", ConvergenceWarning, stacklevel=3)
         return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], verdict
 
+    @np.errstate(over="ignore", invalid="ignore")
     def _keep(self, net: Net, samples: Samples, rate: float, records: list[DescentRecord], verdict: Verdict) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            point = self._objective(samples).at(_weights(net))
-        self._checked(replace(records[-1], loss=point.loss), rate)
+        point = self._objective(samples, self.l2).at(net_weights(net))
+        _checked(replace(records[-1], loss=point.loss), rate)
         self.net_, self.lr_, self.loss_ = net, rate, point.loss
         self.verdict_, self.history_, self.n_iter_ = verdict, records, records[-1].epoch
         if samples.classes is not None:
@@ -376,10 +290,7 @@ class GradientDescent(LinearEstimator):
         name = type(self).__name__
         if self.verdict_ is Verdict.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
-        ways = [
-            "scale the samples, for instance with StandardScaler",
-            f"raise max_iter={self.max_iter} or tol={self.tol}",
-        ]
+        ways = ["scale the samples", f"raise max_iter={self.max_iter} or tol={self.tol}"]
         if self.loss_ > self.history_[0].loss:
             ways = ["lower lr, as the loss has risen"]
         if self.update != "optimum":
@@ -387,29 +298,29 @@ class GradientDescent(LinearEstimator):
         return f"{name} ended on BUDGET: reached max_iter before tol; {', or '.join(ways)}."
 
 
-def _weights(net: Net) -> Array:
-    """Weights and bias of a net as one float64 matrix, the bias last."""
-    parts = [net.weight.detach()] if net.bias is None else [net.weight.detach(), net.bias.detach()[:, None]]
-    weights: Array = torch.cat(parts, 1).double().numpy()
-    return weights
+def _checked(record: DescentRecord, rate: float) -> DescentRecord:
+    """Return a record whose numbers are finite."""
+    if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
+        return record
+    why = f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples"
+    raise ValueError(f"{why}; use lr='auto' or scale X, for instance with StandardScaler")
 
 
-@torch.no_grad()
-def _write(net: Net, weights: Array) -> None:
-    """Inverse of ``_weights``."""
-    values = torch.from_numpy(weights)
-    net.weight.copy_(values[:, : net.in_features])
-    if net.bias is not None:
-        net.bias.copy_(values[:, -1])
+def _quadratic(objective: Objective, epochs: int) -> Callable[[Array], tuple[float, Array]] | None:
+    """Loss and gradient of squares by their matrix, so that a step costs d², where that pays over so many epochs."""
+    small = objective.width <= min(QUADRATIC_UP_TO, len(objective) - 1) and epochs > objective.width // 2
+    if not small or not isinstance(objective.head, SquaredHead):
+        return None
+    start, y = objective.at(np.zeros((objective.units, objective.width))), np.zeros(len(objective))
+    one = Objective(RegressionHead(), objective.X, y, 1, objective.bias, objective.l2, objective.sample_weight)
+    hessian = one.hessian(one.at(np.zeros((1, objective.width))))
 
+    def loss_and_gradient(weights: Array) -> tuple[float, Array]:
+        change = weights @ hessian
+        loss = start.loss + float((weights * (start.gradient + change / 2)).sum())
+        return max(loss, 0.0), start.gradient + change
 
-def _hstack(columns: list[Any]) -> Any:
-    """Columns side by side, dense or CSR."""
-    if not is_sparse(columns[0]):
-        return np.hstack(columns)
-    from scipy.sparse import csr_array, hstack
-
-    return csr_array(hstack([csr_array(column) for column in columns]))
+    return loss_and_gradient
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -434,18 +345,14 @@ class LMSClassifier(GradientDescent, LinearClassifier):
     """
 
     targets: str = "-1/+1"
+    peer = "RidgeClassifier"
 
     @property
-    def _head(self) -> Head:
+    def _head(self) -> Head:  # type: ignore[override]
         return LMSHead(check_choice("targets", self.targets, TARGETS))
 
     def _threshold(self, units: int) -> float:
         return self._head.threshold if units == 1 else 0.0
-
-    def _peer(self) -> Any:
-        from sklearn.linear_model import RidgeClassifier
-
-        return RidgeClassifier(fit_intercept=self.fit_intercept)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -468,11 +375,7 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
         array(['a', 'b'], dtype='<U1')
     """
 
-    zero_is_positive = False
-
-    @property
-    def _head(self) -> Head:
-        return LogisticHead()
+    zero_is_positive, peer, _head = False, "LogisticRegression", LogisticHead()
 
     def predict_proba(self, X: Data) -> Array:
         """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
@@ -486,11 +389,6 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
             return np.stack((log_expit(-scores), log_expit(scores)), 1)
         return np.asarray(log_softmax(scores, axis=1))
 
-    def _peer(self) -> Any:
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(fit_intercept=self.fit_intercept)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
@@ -503,10 +401,8 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
     :class:`LinearEstimator`.
 
     Args:
-        tol: all samples at once: converged when the loss changes by less than tol from one epoch to the next, the ε
-            stop of gradient descent. Samples or batches: when the loss has not fallen by more than tol for
-            ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol. ``None``: all ``max_iter``
-            epochs are made, without a warning.
+        tol: converged when the loss changes by less than tol from one epoch to the next, the ε stop of gradient
+            descent. ``None``: all ``max_iter`` epochs are made, without a warning.
 
     Attributes:
         coef_: the weights (d,).
@@ -521,14 +417,7 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
 
     tol: float | None = 1e-6
 
-    _numeric = True
-
-    @property
-    def _head(self) -> Head:
-        return RegressionHead()
-
-    def _gap(self) -> float:
-        return self.tol or 0.0
+    peer, _head = "LinearRegression", RegressionHead()
 
     def predict(self, X: Data) -> Array:
         """Predictions: (N, d) → (N,)."""
@@ -549,61 +438,34 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> LMSRegressor:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
+        """One epoch over these samples, going on from the weights at hand; see :meth:`LMSClassifier.partial_fit`."""
+        return super().partial_fit(X, y, None, sample_weight)  # type: ignore[no-any-return]
 
-        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
-        """
-        self._refuse_in_chunks()
-        self._check_parameters()
-        self._learn_chunk(self._samples(X, y, sample_weight, None, whole=False))
-        return self
+    def _chunk(self, X: Data, y: Data, classes: None, sample_weight: Data | None) -> Samples:
+        return self._samples(X, y, sample_weight, None, whole=False)
 
     def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Array | None, whole: bool) -> Samples:
-        going_on = vars(self).get("net_") is not None and (self.warm_start or not whole)
-        X, y = self._validated(X, y, reset=not going_on)
+        continues = vars(self).get("net_") is not None and (self.warm_start or not whole)
+        X, y = self._validated(X, y, reset=not continues)
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")
         if float(np.abs(y).max()) > 1e150:  # as a Python number, which float32 does not overflow on
             raise ValueError(f"y holds values up to {np.abs(y).max():g}, whose squares overflow; scale y")
         return Samples(X, y.astype(np.float64), None, sample_weights(sample_weight, len(y)))
 
-    def _arrived(self, records: list[DescentRecord]) -> bool:
-        return len(records) > 1 and abs(records[-1].loss - records[-2].loss) < self._tol
+    def _converged(self, records: list[DescentRecord], since: int) -> bool:
+        return len(records) > 1 and abs(records[-1].loss - records[-2].loss) < (self.tol or 0.0)
 
-    # --- scikit-learn's own and other nets ---
-
-    def _peer(self) -> Any:
-        from sklearn.linear_model import LinearRegression
-
-        return LinearRegression(fit_intercept=self.fit_intercept)
-
-    @classmethod
-    def from_sklearn(cls, fitted: Any, **parameters: Any) -> LMSRegressor:
-        """A fitted estimator with the weights of a linear regressor of scikit-learn's, to predict or to learn on.
-
-        Args:
-            fitted: a LinearRegression, Ridge, SGDRegressor, Lasso or any other that predicts one number by
-                coef·x + intercept.
-            parameters: of the estimator; ``fit_intercept`` is that of the other by default.
-        """
-        coef, intercept = weights_of(fitted, "predict", "regressor")
-        if not is_regressor(fitted) or len(coef) > 1:
-            raise ValueError(
-                f"{fitted} does not predict one number (coef_ has shape {coef.shape}); convert one that does"
-            )
-        estimator = cls(**{"fit_intercept": bool(getattr(fitted, "fit_intercept", True)), **parameters})
-        return estimator._take_over(coef, intercept, getattr(fitted, "feature_names_in_", None))  # type: ignore[no-any-return]
+    def _take_over(self, coef: Array, intercept: Array, classes: Any, names: Array | None) -> Any:
+        if len(coef) != 1:
+            raise ValueError(f"LMSRegressor predicts one number, found weights of shape {coef.shape}")
+        return super()._take_over(coef, intercept, None, names)
 
     @classmethod
     def from_net(cls, net: nn.Module, **parameters: Any) -> LMSRegressor:
-        """A fitted estimator with a copy of a net's weights.
+        """Return a fitted estimator with a copy of the weights of a :class:`Perceptron`, or an ``nn.Linear``.
 
-        Args:
-            net: a :class:`Perceptron`, or an ``nn.Linear`` of one output.
-            parameters: of the estimator; ``fit_intercept`` is whether the net has a bias by default.
+        ``parameters`` are those of the estimator; ``fit_intercept`` is whether the net has a bias by default.
         """
-        coef, intercept = net_weights(net)
-        if len(coef) != 1:
-            raise TypeError(f"net must be a Perceptron, or an nn.Linear of one output, found {net}")
         estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
-        return estimator._take_over(coef, intercept, None)  # type: ignore[no-any-return]
+        return estimator._take_over(*weight_and_bias(net), None, None)  # type: ignore[no-any-return]

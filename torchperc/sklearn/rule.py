@@ -15,17 +15,18 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from torchperc._checks import Data, check_choice, is_sparse
-from torchperc.nn.heads import Head, PerceptronHead
+from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
-from torchperc.rules.online import Stream, compact
-from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
+from torchperc.rules.run import EpochRecord, RuleResult, RuleRun, Stream
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.dense import Samples as Rows
 from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
+
+_TRAINER = ("lr", "tie", "bias_step", "engine", "margin", "kernel", "degree", "prove")  # parameters of RuleTrainer, too
 
 
 def _can_stream(estimator: PerceptronClassifier) -> bool:
@@ -33,11 +34,9 @@ def _can_stream(estimator: PerceptronClassifier) -> bool:
     why = None
     if estimator.kernel is not None:
         why = "a kernel would have to keep its support vectors"
-    elif estimator.select in ("pocket", "best-validation"):
-        why = f"select={estimator.select!r} looks back at all samples"
-    elif estimator.bias_step == "radius":
-        why = "bias_step='radius' is computed from all samples"
-    if why:
+    elif estimator.select in ("voted", "pocket", "best-validation") or estimator.bias_step == "radius":
+        why = f"select={estimator.select!r} with bias_step={estimator.bias_step!r} needs all samples together"
+    if why is not None:
         raise AttributeError(f"PerceptronClassifier has no partial_fit with these parameters: {why}; use fit")
     return True
 
@@ -73,27 +72,21 @@ class PerceptronClassifier(LinearClassifier):
         early_stopping: stop when the (weighted) error of the held-out samples has not fallen. The weights of the best
             epoch are restored, unless ``select`` asks for others than the last; then it selects among those of the run
             so far.
-        tol: if it is not ``None``, stop as well when the mean of max(0, −y·s) over the training samples (with K
-            classes, of the strongest wrong score less the right one), under the weights after the epoch, has not fallen
-            by more than tol below its lowest for ``n_iter_no_change`` epochs. scikit-learn's Perceptron sums that
-            loss up as samples are presented. With ``early_stopping``, what the error of the held-out samples must
-            fall by instead.
+        tol: if it is not ``None``, stop as well when the mean of max(0, −y·s) over the training samples, under the
+            weights after the epoch, has not fallen by more than tol below its lowest for ``n_iter_no_change`` epochs.
+            With ``early_stopping``, what the error of the held-out samples must fall by instead.
 
     Attributes:
         coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
         classes_: the labels, sorted.
         net_: the same weights as a torch module; ``None`` with a kernel.
-        n_iter_: epochs made, by ``partial_fit`` the calls.
-        mistakes_: mistakes made in them, each one an update.
+        n_iter_, mistakes_: epochs (by ``partial_fit``, calls) and updates made.
         n_errors_: how many training samples (by ``partial_fit``, of the last call) are decided wrongly in the end.
-        log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk. It holds the training samples, so it
-            is not pickled with the estimator, nor is ``n_errors_``; ``log_.save`` keeps it.
+        log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk; not pickled, nor is ``n_errors_``.
         verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping or ``tol`` did.
-        history_: a record for each epoch: mistakes, norm of the weights, validation error; by ``partial_fit`` for each
-            of the last 1000 calls.
+        history_: a record for each epoch, by ``partial_fit`` for each of the last 1000 calls.
         certificate_: with ``prove=True``, the proof, or ``None`` if the samples were separated.
-        dual_coef_, support_, support_vectors_: with a kernel: coefficients (1, M) or (K, M), and which samples they
-            belong to.
+        dual_coef_, support_, support_vectors_: with a kernel: coefficients (1, M) or (K, M), and of which samples.
 
     A score of exactly 0 is decided for ``classes_[1]``, while scikit-learn's Perceptron decides it for ``classes_[0]``.
     A run for the last weights that ends without separating the samples gives a ``ConvergenceWarning``; with any other
@@ -121,6 +114,8 @@ class PerceptronClassifier(LinearClassifier):
     engine: str = "auto"
     prove: bool = False
 
+    peer, _head = "Perceptron", PerceptronHead()
+
     # --- learning ---
 
     def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> PerceptronClassifier:
@@ -128,14 +123,14 @@ class PerceptronClassifier(LinearClassifier):
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
-        seed, trainer = self._seed(), self._trainer()
-        going_on = self._goes_on()
-        samples = self._samples(X, y, sample_weight, self.classes_ if going_on else None, whole=True)
+        seed, continues = self._seed(), self._continues()
+        trainer = self._trainer(seed=seed, order="shuffled" if self.shuffle else "given")
+        samples = self._samples(X, y, sample_weight, self.classes_ if continues else None, whole=True)
         net: Net | None = None
         if self.kernel is None:
-            net, samples = self._start(samples, going_on)
-        part, held = samples.hold_out(self.validation_fraction, seed) if self._holds_out() else (samples, None)
-        trainer.seed = seed
+            net, samples = self._start(samples, continues)
+        holds_out = self.early_stopping or self.select == "best-validation"
+        part, held = samples.hold_out(self.validation_fraction, seed) if holds_out else (samples, None)
         if self.gamma == "scale":
             spread = _variance(part.X) * part.X.shape[1]
             trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
@@ -145,29 +140,22 @@ class PerceptronClassifier(LinearClassifier):
         result = self._selected(run.result(), history)
         if net is not None:
             result.write_to(net)
-        self.classes_, self.net_ = np.asarray(samples.classes), net  # type: ignore[assignment]  # a kernel has no net
-        self._stream: Stream | None = None
-        self._keep(result, history, 0)
-        self.certificate_ = result.certificate
+        self._keep(result, history, samples, net)
         if self.select == "last" and not stopped and self.verdict_ is not Verdict.SEPARATED:
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
         return self
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(
-        self,
-        X: Data,
-        y: Data,
-        classes: Data | None = None,
-        sample_weight: Data | None = None,
+        self, X: Data, y: Data, classes: Data | None = None, sample_weight: Data | None = None
     ) -> PerceptronClassifier:
         """Online learning: one pass over these samples, going on from where the last call left off.
 
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call. With
-        ``select="averaged"`` or ``"voted"`` all samples since the first call count. Nothing is held out.
+        ``select="averaged"`` all samples since the first call count. Nothing is held out.
         """
         self._refuse_in_chunks()
-        trainer = self._trainer(online=True)
+        trainer = self._trainer()
         samples = self._chunk(X, y, classes, sample_weight)
         net, samples = self._start(samples, "net_" in vars(self))
         stream = getattr(self, "_stream", None)
@@ -176,13 +164,12 @@ class PerceptronClassifier(LinearClassifier):
         else:
             past, made = self.history_[1 - RECENT :], self.mistakes_
         result = trainer.learn_chunk(stream, net, samples.X, samples.labels, sample_weight=samples.weight)
-        record = result.history[-1]
-        self.classes_, self.net_, self._stream, self.certificate_ = np.asarray(samples.classes), net, stream, None
-        self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)], made)
-        self._say(_line(self.history_[-1]))
+        record = replace(result.history[-1], epoch=past[-1].epoch + 1 if past else 1)
+        self._keep(result, [*past, record], samples, net, made, stream)
+        self._say(_line(record))
         return self
 
-    def _trainer(self, online: bool = False) -> RuleTrainer:
+    def _trainer(self, **options: Any) -> RuleTrainer:
         """The trainer that these parameters describe."""
         self._check_shared()
         if not self.fit_intercept and self.bias_step not in (None, "none"):
@@ -193,23 +180,10 @@ class PerceptronClassifier(LinearClassifier):
             check_choice("gamma", self.gamma, ("scale",))
             if self.kernel != "rbf":
                 raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
-        return RuleTrainer(
-            max_epochs=self.max_iter,
-            lr=self.lr,
-            tie=self.tie,
-            bias_step=self.bias_step,
-            order="shuffled" if self.shuffle and not online else "given",
-            select="last" if self.select == "best-validation" else self.select,
-            engine=self.engine,
-            margin=self.margin,
-            kernel=self.kernel,
-            degree=self.degree,
-            gamma=None if isinstance(self.gamma, str) else self.gamma,
-            prove=self.prove,
-        )
-
-    def _holds_out(self) -> bool:
-        return self.early_stopping or self.select == "best-validation"
+        options |= {name: getattr(self, name) for name in _TRAINER}
+        select, gamma = self.select, self.gamma
+        options["select"] = "last" if select == "best-validation" else select
+        return RuleTrainer(self.max_iter, gamma=None if isinstance(gamma, str) else gamma, **options)
 
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
         """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
@@ -236,30 +210,35 @@ class PerceptronClassifier(LinearClassifier):
             made = sum(record.mistakes for record in history[: best + 1])
             result = replace(result, select="best-validation", model=result.log.state_at(made))
         if self.select == "voted":  # with a copy of the samples that it needs, as X may change
-            result = replace(result, model=compact(result.log).voted())
+            result = replace(result, model=result.log.compact().voted())
         if result.certificate is not None and result.certificate.separable is False:
             result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
         return result
 
-    def _keep(self, result: RuleResult, history: list[EpochRecord], mistakes_before: int) -> None:
-        self.mistakes_: int = mistakes_before + result.mistakes
+    def _keep(
+        self,
+        result: RuleResult,
+        history: list[EpochRecord],
+        samples: Samples,
+        net: Any,
+        made: int = 0,
+        stream: Any = None,
+    ) -> None:
+        """Set the attributes; ``made`` are the mistakes of earlier calls, a kernel has no net."""
+        self.classes_, self.net_ = np.asarray(samples.classes), net
+        self._stream: Stream | None = stream
         self._log: MistakeLog | None = result.log
         self._voter = result.model if isinstance(result.model, VotedModel) else None
-        self._machine: KernelModel | None = None
-        if self.kernel is not None:
-            machine = result.single
-            assert isinstance(machine, KernelModel)
-            self._machine = machine
+        self._machine: KernelModel | None = result.single if isinstance(result.single, KernelModel) else None
+        self.mistakes_, self.verdict_, self.certificate_ = made + result.mistakes, result.verdict, result.certificate
         self.history_, self.n_iter_ = history, history[-1].epoch
-        self.verdict_: Verdict = result.verdict
 
     def _warning(self) -> str:
         """What the verdict is and what to do about it, the same for every fold of a cross-validation."""
-        said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated."
-        ways = ["use select='averaged'", "LogisticClassifier"]
-        if self.verdict_ is Verdict.BUDGET:
-            ways.insert(0, f"raise max_iter={self.max_iter}")
-        return f"{said} To do: {', or '.join(ways)}."
+        ways = [f"raise max_iter={self.max_iter}"] if self.verdict_ is Verdict.BUDGET else []
+        ways += ["use select='averaged'", "LogisticClassifier"]
+        said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated"
+        return f"{said}. To do: {', or '.join(ways)}."
 
     # --- deciding ---
 
@@ -267,7 +246,7 @@ class PerceptronClassifier(LinearClassifier):
         model = vars(self).get("_voter") or vars(self).get("_machine")
         if model is None:
             return super()._scores(X)
-        rows = model.logs[0].problem.samples if isinstance(model, VotedModel) else model.support
+        rows = model.log.problem.samples if isinstance(model, VotedModel) else model.support
         scores: Array = model.scores(X.astype(np.float32 if rows.dtype == torch.float32 else np.float64)).numpy()
         return scores.reshape(len(scores), -1)
 
@@ -300,18 +279,14 @@ class PerceptronClassifier(LinearClassifier):
         """The mistakes of the run, bound to the training samples."""
         log: MistakeLog | None = vars(self).get("_log")
         if log is None:
-            raise AttributeError(
-                "log_ holds the training samples, so it is there after fit and partial_fit, but not pickled and not "
-                "converted; keep it with log_.save(path), and read it with torchperc.MistakeLog.load(path, X, y)"
-            )
+            raise AttributeError("log_ is there after fit, but not pickled nor converted; keep it with log_.save(path)")
         return log
 
     @property
     def n_errors_(self) -> int:
         """How many training samples are decided wrongly, counted when it is asked for."""
         log, X = self.log_, self.log_.problem.samples.raw()
-        scores = self._scores(X.numpy() if isinstance(X, Tensor) else X)
-        codes = self._decided(scores)
+        codes = self._decided(self._scores(X.numpy() if isinstance(X, Tensor) else X))
         truth = (log.y > 0).long() if len(self.classes_) == 2 else log.y
         return int(np.count_nonzero((codes != truth.numpy()) & (log.sample_weight > 0).numpy()))
 
@@ -323,31 +298,19 @@ class PerceptronClassifier(LinearClassifier):
 
     def _parameter(self, name: str, parameter: str) -> Array:
         if vars(self).get("_machine") is not None:
-            raise AttributeError(
-                f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_ and support_vectors_"
-            )
+            raise AttributeError(f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_vectors_")
         return super()._parameter(name, parameter)
 
-    # --- elsewhere ---
-
-    @property
-    def _head(self) -> Head:
-        return PerceptronHead()
-
-    def _peer(self) -> Any:
-        from sklearn.linear_model import Perceptron
-
+    def _check_linear(self) -> None:
+        super()._check_linear()
         if (held := vars(self).get("_machine") or vars(self).get("_voter")) is not None:
             what = "a kernel" if held is self._machine else "select='voted'"
-            raise ValueError(
-                f"{what} does not decide by one weight vector per class, so no linear classifier is the same"
-            )
-        return Perceptron(fit_intercept=self.fit_intercept)
+            raise ValueError(f"{what} does not decide by one weight vector per class: no linear classifier is the same")
 
-    def _take_over(self, coef: Array, intercept: Array, names: Array | None) -> Any:
+    def _take_over(self, coef: Array, intercept: Array, classes: Any, names: Array | None) -> Any:
         if self.kernel is not None:
             raise ValueError(f"kernel={self.kernel!r} has no weight vectors that could be taken over; leave it out")
-        return super()._take_over(coef, intercept, names)
+        return super()._take_over(coef, intercept, classes, names)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}

@@ -13,15 +13,13 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from torchperc._checks import Option, ParameterError
-from torchperc.rules.conventions import Verdict
-from torchperc.rules.run import EpochRecord
+from torchperc._checks import Option, ParameterError, check_bool, check_int
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
-from torchperc.sequences.chains import ChainPerceptron
+from torchperc.sequences.chain import ChainPerceptron
 from torchperc.sequences.features import FeatureMap, Templates
-from torchperc.sequences.layout import Sequences
-from torchperc.sequences.log import ChainModel, VotedChain
+from torchperc.sequences.sequences import Sequences
+from torchperc.sklearn.base import seed_of
 
 _KINDS = {
     "words": "lists of words, or of tuples of strings",
@@ -30,18 +28,8 @@ _KINDS = {
 }
 
 
-class _Fitted(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    classes_: np.ndarray[Any, Any]
-    features_: FeatureMap | DictVectorizer | None
-    model_: ChainModel | VotedChain
-    verdict_: Verdict
-    mistakes_: int
-    n_iter_: int
-    history_: tuple[EpochRecord, ...]
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class SequenceTagger(_Fitted):
+class SequenceTagger(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Tags for the tokens of sequences, by a perceptron over whole sequences that is learned by rule.
 
     A sequence is a list of words (or of tuples of strings, one per column), from which templates make features; or a
@@ -51,10 +39,10 @@ class SequenceTagger(_Fitted):
     Args:
         templates: of features from words: :class:`torchperc.sequences.Templates`, their text, or ``None`` for the
             default set.
-        max_epochs: passes over the sequences.
-        select: which weights decide: ``"averaged"``, ``"last"``, ``"pocket"`` or ``"voted"``.
-        order: of the sequences: ``"shuffled"`` or ``"given"``.
-        seed: of the order.
+        max_iter: passes over the sequences.
+        select: which weights decide: ``"averaged"``, ``"last"`` or ``"pocket"``.
+        shuffle: present the sequences in a new random order in each pass; ``False`` for the given order.
+        random_state: of the order; a number is the seed itself.
         margin: per wrong tag, by which the true tags must score higher than others.
         n_jobs: threads of ``predict``; ``None`` for one, −1 for all cores.
 
@@ -64,7 +52,7 @@ class SequenceTagger(_Fitted):
     Example:
         >>> X = [["the", "dog", "runs"], ["a", "cat"]]
         >>> y = [["D", "N", "V"], ["D", "N"]]
-        >>> SequenceTagger(max_epochs=3).fit(X, y).predict([["the", "cat", "runs"]])
+        >>> SequenceTagger(max_iter=3).fit(X, y).predict([["the", "cat", "runs"]])
         [['D', 'N', 'V']]
         >>> dicts = [[{"word": word, "ends in s": word.endswith("s")} for word in words] for words in X]
         >>> SequenceTagger().fit(dicts, y).score(dicts, y)
@@ -72,17 +60,18 @@ class SequenceTagger(_Fitted):
     """
 
     templates: Templates | str | None = None
-    max_epochs: int = 5
+    max_iter: int = 5
     select: str = "averaged"
-    order: str = "shuffled"
-    seed: int = 0
+    shuffle: bool = True
+    random_state: Any = 0
     margin: float = 0.0
     n_jobs: int | None = None
 
     def fit(self, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> SequenceTagger:
         """Learn from sequences and the tags of their tokens."""
-        options = {name: getattr(self, name) for name in ("max_epochs", "select", "order", "seed", "margin")}
-        trainer = RuleTrainer(**options)
+        check_int("max_iter", self.max_iter, at_least=1)
+        order, seed = "shuffled" if check_bool("shuffle", self.shuffle) else "given", seed_of(self.random_state)
+        trainer = RuleTrainer(self.max_iter, order=order, select=self.select, seed=seed, margin=self.margin)
         if trainer.select == "best-validation":
             raise ValueError("select='best-validation' needs validation data, which fit has not; use 'averaged'")
         parallel.threads(self.n_jobs, 1)  # refuses what is no number of threads
@@ -94,24 +83,21 @@ class SequenceTagger(_Fitted):
         sequences = _sequences(X, features, learn=True)
         _check_lengths(sequences, y)
         double = sequences.values is not None and sequences.values.dtype == np.float64
-        net = ChainPerceptron(sequences.width, len(classes), dtype=torch.float64 if double else torch.float32)
-        run = trainer.start(net, sequences, codes.astype(np.int64))
-        while run.verdict is None:
-            run.epoch()
-        result: Any = run.result()
+        net = ChainPerceptron(sequences.n_features, len(classes), dtype=torch.float64 if double else torch.float32)
+        result: Any = trainer.fit(net, sequences, codes.astype(np.int64))
         self.classes_, self.model_, self.features_, self._kind = classes, result.model, features, kind
-        self.verdict_, self.mistakes_, self.n_iter_ = result.verdict, result.mistakes, result.epochs
-        self.history_ = tuple(result.history)
+        self.verdict_, self.mistakes_ = result.verdict, result.mistakes
+        self.n_iter_, self.history_ = result.epochs, result.history
         return self
 
     def predict(self, X: Sequence[Any]) -> list[list[Any]]:
-        """The tags of each sequence, as ``fit`` was given them."""
+        """Return the tags of each sequence, as ``fit`` was given them."""
         sequences = self._known(X)
         names = self.classes_[self._codes(sequences)].tolist()
         return [names[start:stop] for start, stop in pairwise(sequences.offsets.tolist())]
 
     def score(self, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> float:
-        """The fraction of tokens with the right tag."""
+        """Return the fraction of tokens with the right tag."""
         sequences = self._known(X)
         _check_lengths(sequences, y)
         return float((self.classes_[self._codes(sequences)] == _flat(y)).mean())
@@ -120,10 +106,11 @@ class SequenceTagger(_Fitted):
         return "model_" in vars(self)
 
     def _codes(self, sequences: Sequences) -> np.ndarray[Any, Any]:
-        return self.model_.flat_predict(sequences, parallel.threads(self.n_jobs, 1))
+        codes: np.ndarray[Any, Any] = self.model_.decode(sequences, parallel.threads(self.n_jobs, 1))
+        return codes
 
     def _known(self, X: Sequence[Any]) -> Sequences:
-        """Sequences of the kind that ``fit`` was given."""
+        """Return sequences of the kind that ``fit`` was given."""
         check_is_fitted(self)
         kind = _kind(X)
         if kind != self._kind:
@@ -131,27 +118,25 @@ class SequenceTagger(_Fitted):
         return _sequences(X, self.features_, learn=False)
 
     def _new_features(self, kind: str) -> FeatureMap | DictVectorizer | None:
-        """What makes features of such sequences."""
-        templates = Templates(self.templates) if isinstance(self.templates, str) else self.templates
+        """Return what makes features of such sequences."""
         if kind == "words":
-            return FeatureMap(templates)
-        if templates is not None:
+            return FeatureMap(Templates(self.templates) if isinstance(self.templates, str) else self.templates)
+        if self.templates is not None:
             given = Option("templates", self.templates)
             raise ParameterError(given, f" is for words, and X has {_KINDS[kind]}; leave it out")
         return DictVectorizer(dtype=np.float32, sort=False) if kind == "dictionaries" else None
 
 
 def _kind(X: Sequence[Any]) -> str:
-    """What the sequences are made of, by the first token."""
+    """Return what the sequences are made of, by the first token."""
     if isinstance(X, Sequences):
         return "numbers"
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
-        raise TypeError(f"X must be a list of sequences, found {type(X).__name__}")
-    first = next(iter(X), None)
-    if first is None:
+    for values in (X, next(iter(X), None)) if hasattr(X, "__len__") and len(X) else (X,):
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise TypeError(f"X must be a list of sequences, each a list of tokens, found {values!r:.80}")
+    if not len(X):
         raise ValueError("X is empty; give at least one sequence")
-    if isinstance(first, str | bytes) or not hasattr(first, "__len__"):
-        raise TypeError(f"X must be a list of sequences, each a list of tokens, found {type(first).__name__} {first!r}")
+    first = next(iter(X))
     token = next(iter(first), None) if isinstance(first, list | tuple | np.ndarray) and len(first) else 0
     if isinstance(token, Mapping):
         return "dictionaries"
@@ -160,7 +145,7 @@ def _kind(X: Sequence[Any]) -> str:
 
 
 def _sequences(X: Any, features: Any, *, learn: bool) -> Sequences:
-    """Sequences as numbered features; ``features`` makes them from words or dictionaries."""
+    """Return sequences as numbered features; ``features`` makes them from words or dictionaries."""
     if features is None:
         return Sequences.of(X)
     make = features.fit_transform if learn else features.transform
@@ -171,14 +156,10 @@ def _sequences(X: Any, features: Any, *, learn: bool) -> Sequences:
 
 
 def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """The tags of all tokens."""
-    if (
-        isinstance(y, str | bytes)
-        or not hasattr(y, "__len__")
-        or any(isinstance(e, str) or not hasattr(e, "__len__") for e in y)
-    ):
+    """Return the tags of all tokens."""
+    if isinstance(y, str) or not all(isinstance(each, list | tuple | np.ndarray) for each in y):
         raise TypeError("y must be a list with a list of tags per sequence")
-    tags = list(chain.from_iterable(each.tolist() if hasattr(each, "tolist") else each for each in y))
+    tags = list(chain.from_iterable(each.tolist() if isinstance(each, np.ndarray) else each for each in y))
     kinds = {type(tag) for tag in tags}
     plain = all(issubclass(kind, str | int | float | np.generic) for kind in kinds) and not any(t != t for t in tags)
     if not plain or (str in kinds and kinds - {str, np.str_}):
@@ -188,9 +169,8 @@ def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
 
 
 def _check_lengths(sequences: Sequences, y: Sequence[Sequence[Any]]) -> None:
-    lengths = [len(tags) for tags in y]
-    if len(lengths) != len(sequences):
-        raise ValueError(f"X has {len(sequences)} sequences and y has {len(lengths)}; they must have the same number")
-    for number, (own, found) in enumerate(zip(sequences.lengths.tolist(), lengths, strict=True)):
+    if len(y) != len(sequences):
+        raise ValueError(f"X has {len(sequences)} sequences and y has {len(y)}; they must have the same number")
+    for number, (own, found) in enumerate(zip(sequences.lengths.tolist(), map(len, y), strict=True)):
         if own != found:
             raise ValueError(f"sequence {number} has {own} tokens and {found} tags; give one tag per token")

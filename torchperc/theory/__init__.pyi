@@ -1,7 +1,6 @@
 from .bounds import bracket as bracket
 from .bounds import inseparable_bound as inseparable_bound
 from .bounds import mistake_bound as mistake_bound
-from .bounds import mixed_mistakes as mixed_mistakes
 from .certificate import Certificate as Certificate
 from .learning_rate import auto_lr as auto_lr
 from .learning_rate import rate_warning as rate_warning

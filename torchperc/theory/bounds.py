@@ -6,12 +6,11 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torchperc._checks import Data, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.theory.margins import max_margin, weights_and_labels, weights_of
-from torchperc.theory.points import Points, class_count
+from torchperc.theory.problem import Points, class_count
 from torchperc.theory.weights import Bracket, live_bracket
 
 
@@ -27,17 +26,15 @@ def mistake_bound(
 ) -> float:
     """Return the maximum number of mistakes of the rule from zero weights, in any order: (R/γ)².
 
-    With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². A run in several
-    processes by ``distributed="mix"`` makes Σ μ·k ≤ (R/γ)², each of the k mistakes of a process in a pass counting its
-    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with a regularized bias: with the geometric one,
-    which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
+    With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c², and by
+    ``distributed="mix"`` Σ|coef|/η of the log. γ is the largest margin with a regularized bias: with the geometric
+    one, which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
         y: labels −1/+1, or class indices with ``num_classes``.
         bias_step: that of the run, see :func:`radius`.
-        gamma: a margin that some weights reach, see :func:`margin`; by default the largest, which is that of
-            ``max_margin(X, y, regularize_bias=True)``.
+        gamma: a margin that some weights reach, see :func:`margin`; by default the largest, of :func:`max_margin`.
         num_classes: K, or ``None`` for two classes by one score.
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
@@ -60,28 +57,13 @@ def mistake_bound(
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
-def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
-    """Return Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing.
-
-    Args:
-        coefs: μ·c per mistake, c = η·y, as in ``result.log.coef`` of a run with ``distributed="mix"``.
-        lr: the learning rate η of the run.
-
-    Example:
-        >>> mixed_mistakes(torch.tensor([0.5, -0.5, 0.5]))
-        1.5
-    """
-    return float(coefs.abs().sum()) / check_number("lr", lr, above=0)
-
-
 def inseparable_bound(
     X: Data, y: Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
 ) -> float:
     """Return the maximum number of mistakes from zero weights on any data: ((R + D)/γ)².
 
-    For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
-    D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples. With K classes y·u·φ is the slack
-    s_y − max_{r≠y} s_r. The proof, after Freund and Schapire, is in docs/concepts/theory.md.
+    For a unit vector u, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and D² = Σ d_n² over all
+    presentations. The proof, after Freund and Schapire, is in docs/concepts/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -101,7 +83,7 @@ def inseparable_bound(
     norm = points.norm(weight, bias)
     if not norm:
         raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
-    lacking = (gamma - tpf.slacks(points.scores(weight, bias), target) / norm).clamp(min=0)
+    lacking = (gamma - tpf.functional_margins(points.scores(weight, bias), target) / norm).clamp(min=0)
     squared = check_int("passes", passes, at_least=1) * float(lacking.square().sum())
     R = math.sqrt(points.squared_radius(None if len(weight) == 1 else len(weight)))
     return ((R + math.sqrt(squared)) / gamma) ** 2
@@ -112,8 +94,7 @@ def bracket(
 ) -> Bracket:
     """Return bounds on the largest margin after t mistakes: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
-    γ* is that of :func:`max_margin` with ``regularize_bias=True``. The upper bound is half of the proof of
-    :func:`mistake_bound`; it holds for any order, and whatever counted as a mistake.
+    γ* is that of :func:`max_margin` with ``regularize_bias=True``. The upper bound holds for any order.
 
     Args:
         net: the weights w_t: a linear net or a pair (weight, bias).
@@ -125,8 +106,7 @@ def bracket(
         start: the weights w₀ before the first sample, if they were not zero.
 
     Returns:
-        The two bounds. An upper bound of 0 or less says that the data cannot be separated. Zero weights have no
-        margin, and no mistakes no sum: then the bounds are −∞ and ∞.
+        The two bounds: −∞ for zero weights, ∞ without mistakes. An upper one of 0 says that nothing separates the data.
 
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
@@ -144,12 +124,7 @@ def bracket(
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Return Wilson's 95 % interval of the fraction successes/n.
-
-    Example:
-        >>> tuple(round(bound, 4) for bound in wilson(585, 1000))
-        (0.5542, 0.6152)
-    """
+    """Return Wilson's 95 % interval of the fraction successes/n."""
     from scipy.stats import binomtest
 
     interval = binomtest(successes, n).proportion_ci(method="wilson")

@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from torchperc._checks import Data
 from torchperc._files import write_atomically
 from torchperc.theory import verifier
 from torchperc.theory.problem import Problem
-from torchperc.theory.verifier import Claim, Hyperplane, RejectedError, Witness, write_number
+from torchperc.theory.verifier import Claim, RejectedError, Witness
 
 
 @dataclass(frozen=True, eq=False)  # the data it is bound to have no single answer to ==
@@ -58,20 +57,16 @@ class Certificate(Claim):
         """
         if self.witness is None or self.rows is None or len(self.labels) > 2 or not self.bias:
             raise ValueError("point is for two classes with a bias, a witness and its data")
-        pairs = zip(self.witness.samples, self.witness.weights, strict=True)
-        chosen = [(self.rows.sample(i)[0], weight) for i, weight in pairs if self.rows.y[i] == 1]
-        total = sum(weight for _, weight in chosen)
-        return tuple(
-            sum((Fraction(weight, total) * Fraction(values[j]) for values, weight in chosen), Fraction(0))
-            for j in range(self.features)
-        )
+        every = zip(self.witness.samples, self.witness.rivals, self.witness.weights, strict=True)
+        part = Witness(*zip(*(row for row in every if self.rows.y[row[0]] == 1), strict=True))
+        *sums, total = verifier.combination(part, {i: self.rows.sample(i) for i in part.samples}, 2, True)
+        return tuple(Fraction(value, total) for value in sums)
 
     def verify(self, X: Data | None = None, y: Data | None = None) -> bool:
         """Return whether the proof holds for the data, in exact rational arithmetic, whoever found it.
 
-        Without X and y it is about the data it was made from. For a hyperplane, float64 decides the samples whose y·s
-        is further from 0 than a rigorous bound on all rounding errors, and integers decide all others;
-        :mod:`torchperc.theory.verifier` does each one in integers, by the standard library alone.
+        Without X and y it is about the data it was made from. Floats decide what they prove, by a rigorous bound on
+        rounding errors; :mod:`torchperc.theory.verifier` does all in integers, by the standard library alone.
         """
         return self.verification_error(X, y) is None
 
@@ -86,7 +81,7 @@ class Certificate(Claim):
         else:
             problem = replace(self.rows)  # without cached values, as the data may have changed
         try:
-            _check(verifier.parse(self._content()), problem)
+            _check(verifier.parse(verifier.content_of(self)), problem)
         except RejectedError as reason:
             return str(reason)
         return None
@@ -104,7 +99,8 @@ class Certificate(Claim):
             >>> loaded.kind, loaded.verify(X, y)
             ('not separable', True)
         """
-        write_atomically(Path(path), (json.dumps(self._content(), indent=1, ensure_ascii=False) + "\n").encode())
+        text = json.dumps(verifier.content_of(self), indent=1, ensure_ascii=False)
+        write_atomically(Path(path), f"{text}\n".encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:
@@ -115,52 +111,23 @@ class Certificate(Claim):
             raise ValueError(f"{path}: {error}") from None
         return cls(**vars(claim))
 
-    def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = {
-            "format": verifier.FORMAT,
-            "version": verifier.VERSION,
-            "kind": self.kind,
-            "samples": self.samples,
-            "features": self.features,
-            "labels": list(self.labels),
-            "signs": self.signs,
-            "bias": self.bias,
-            "data": self.digest,
-            "hyperplane": None,
-            "witness": None,
-            "reason": self.reason,
-        }
-        if (plane := self.hyperplane) is not None:
-            claims = {"least": write_number(plane.least), "squared_margin": write_number(plane.squared_margin)}
-            content["hyperplane"] = {**_vector_content(plane), **claims, "positive": plane.positive}
-        if self.witness is not None:
-            further = [_sum_content(part) for part in self.witness.further]
-            null = None if self.witness.null is None else [_vector_content(plane) for plane in self.witness.null]
-            content["witness"] = {**_sum_content(self.witness), "further": further, "null": null}
-        return {**content, "checksum": verifier.checksum(content)}
-
     def __str__(self) -> str:
         return f"{self.kind}: {self._sentence()}"
 
     def _sentence(self) -> str:
         if self.kind == "undecided":
             return self.reason
-        if self.kind == "separable":
+        if self.witness is None:
             if self.signs:
                 return f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
             return f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
-        assert self.witness is not None
         count = len(set(self.witness.samples))
-        made = f"made of {count} sample{'s' * (count > 1)}"
+        proof = "a point in both convex hulls" if self.bias else "the origin is in the convex hull of y·x"
         if len(self.labels) > 2:
-            proof = f"the differences φ(x, y) − φ(x, k) have a weighted mean of zero, {made}"
-        elif self.bias:
-            proof = f"a point in both convex hulls, {made}"
-        else:
-            proof = f"the origin is in the convex hull of y·x, {made}"
-        if self.kind == "weakly separable":
-            return f"{proof}; but a hyperplane has every sample on its side or on itself, and not all on itself"
-        return proof if not self.reason else f"{proof}; {self.reason}"
+            proof = "the differences φ(x, y) − φ(x, k) have a weighted mean of zero"
+        weak = "but a hyperplane has every sample on its side or on itself, and not all on itself"
+        more = weak if self.kind == "weakly separable" else self.reason
+        return f"{proof}, made of {count} sample{'s' * (count > 1)}{'; ' * bool(more)}{more}"
 
 
 def _check(claim: Claim, problem: Problem) -> None:
@@ -171,23 +138,8 @@ def _check(claim: Claim, problem: Problem) -> None:
     if size != (claim.samples, claim.features) or problem.digest != claim.digest:
         raise RejectedError("the certificate is about other data")
     if claim.hyperplane is not None:
-        least, positive, _ = problem.measure(claim.hyperplane)
-        verifier.check_hyperplane(claim.hyperplane, claim.kind, least, positive)
+        verifier.check_hyperplane(claim.hyperplane, claim.kind, *problem.measure(claim.hyperplane))
     if claim.witness is not None:
         verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.all_rows})
-        if not all(map(problem.is_orthogonal, claim.witness.null or ())):
+        if any(problem.signs_on(vector).any() for vector in claim.witness.null or ()):
             raise RejectedError("the witness does not span all samples")
-
-
-def _vector_content(plane: Hyperplane) -> dict[str, Any]:
-    weight = [[write_number(value) for value in row] for row in plane.weight]
-    return {"weight": weight, "bias": None if plane.bias is None else [write_number(value) for value in plane.bias]}
-
-
-def _sum_content(witness: Witness) -> dict[str, Any]:
-    return {
-        "samples": list(witness.samples),
-        "rivals": list(witness.rivals),
-        "weights": [write_number(weight) for weight in witness.weights],
-        "total": write_number(sum(witness.weights)),
-    }

@@ -8,24 +8,83 @@ the weights of class 0 may be set to 0: w then has K − 1 blocks, and with two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchperc._checks import Data, check_bool, check_labels, is_sparse
+from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, is_sparse
+from torchperc.samples import convert
 from torchperc.theory import verifier
-from torchperc.theory.points import Array, Indices, class_count, feature_range, float64_samples
 from torchperc.theory.verifier import Digest, Hyperplane
+from torchperc.theory.weights import weights_norm
 
+Array: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+
+BIAS_STEPS = ("unit", "radius", "none")
 _CHUNK = 2**20  # entries of X that are read together
-_MANY = 1000  # rows on the wrong side that are enough
 _UNIT_ROUNDOFF = 2.0**-53
+
+
+def float64_samples(X: Data) -> Any:
+    """Return checked samples in float64, as an array or a scipy CSR array."""
+    if is_sparse(X):
+        return convert.sparse_features(X, dtype=torch.float64)
+    return convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).numpy()
+
+
+def class_count(num_classes: int | None) -> int | None:
+    """Return K, checked to be at least 2, or ``None`` for labels −1/+1."""
+    return None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Samples as points φ = (x, √β), to whose multiples the rule adds up: β is 1, max ‖x‖² or 0 by the bias step."""
+
+    X: Any
+    squared_norms: Array
+    bias_step: str
+    bias_scale: float
+
+    @classmethod
+    def of(cls, X: Data, bias_step: str) -> Points:
+        """Check samples and bias step."""
+        check_choice("bias_step", bias_step, BIAS_STEPS)
+        X = float64_samples(X)
+        with np.errstate(over="ignore"):
+            squares = X.multiply(X).sum(axis=1) if is_sparse(X) else np.einsum("ij,ij->i", X, X)
+        longest = float(squares.max())
+        if not longest < np.finfo(np.float64).max / 4:  # twice as much with a bias must be finite too
+            raise ValueError("X is so large that ‖x‖² overflows; scale X down")
+        return cls(X, squares, bias_step, longest if bias_step == "radius" else float(bias_step == "unit"))
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def squared_radius(self, num_classes: int | None) -> float:
+        """Return max ‖x‖² + β; with K classes twice that, the squared length of φ(x, y) − φ(x, r)."""
+        value = float(self.squared_norms.max()) + self.bias_scale
+        return value if num_classes is None else 2 * value
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return w·x + b: (N,), or (N, K) for a (K, d) weight."""
+        scores = torch.from_numpy(np.asarray(self.X @ weight.numpy().T) + bias.numpy())
+        return scores.squeeze(-1) if len(weight) == 1 else scores
+
+    def norm(self, weight: Tensor, bias: Tensor) -> float:
+        """Return the length of weights where the update happens; a bias needs a bias step."""
+        if bias.any() and not self.bias_scale:
+            found = f"bias_step={self.bias_step!r} has no place for a bias, found {float(bias[bias != 0][0]):g}"
+            raise ValueError(f"{found}; choose the run's bias_step, or regularize_bias=False for distances")
+        return weights_norm(weight, bias, self.bias_scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +103,10 @@ class Problem:
 
     @classmethod
     def of(cls, X: Data, y: Data, *, bias: bool, num_classes: int | None) -> Problem:
-        """Check samples and labels."""
+        """Check samples and labels; more than two different labels are class indices."""
         check_bool("bias", bias)
         if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
-            raise TypeError(
-                f"X has dtype {X.dtype}, which float64 does not hold exactly; convert it with .astype(float)"
-            )
+            raise TypeError(f"X has dtype {X.dtype}, which float64 does not hold exactly; use X.astype(float)")
         X = float64_samples(X)
         found = _distinct_values(y) if num_classes is None else 0
         classes = found if found > 2 else class_count(num_classes)
@@ -77,17 +134,29 @@ class Problem:
     @cached_property
     def limits(self) -> tuple[Array, Array]:
         """The smallest and the largest value of each feature."""
-        return feature_range(self.X)
+        low, high = self.X.min(axis=0), self.X.max(axis=0)
+        return (low.toarray().reshape(-1), high.toarray().reshape(-1)) if is_sparse(self.X) else (low, high)
 
     @cached_property
     def digest(self) -> str:
         """The digest of the data, see :class:`torchperc.theory.verifier.Digest`."""
-        return digest(self.X, self.y)
-
-    def sample_and_rival(self, key: int) -> tuple[int, int]:
-        """Return the sample and the other class of a row."""
-        sample, number = divmod(int(key), self.classes - 1)
-        return sample, number + int(number >= self.y[sample])
+        made, X = Digest(), self.X
+        made.samples = len(self.y)
+        made.labels.update(self.y.astype("<i8").tobytes())
+        if is_sparse(X):
+            X = X.copy()
+            X.eliminate_zeros()
+            parts: Iterable[tuple[Any, Any, Any]] = [(np.diff(X.indptr), X.indices, X.data)]
+        else:
+            step = max(1, _CHUNK // self.features)
+            chunks = (X[start : start + step] for start in range(0, len(X), step))
+            used = ((chunk, chunk != 0) for chunk in chunks)
+            parts = ((use.sum(axis=1), np.nonzero(use)[1], chunk[use]) for chunk, use in used)
+        for counts, columns, values in parts:
+            made.counts.update(counts.astype("<i8").tobytes())
+            made.columns.update(columns.astype("<u4").tobytes())
+            made.values.update(values.astype("<f8").tobytes())
+        return made.text(self.features)
 
     def dense(self, samples: Indices | slice) -> Array:
         """Return some samples as an array: (n, d)."""
@@ -98,19 +167,23 @@ class Problem:
         """Return the numbers of one sample, and its class."""
         return self.dense(slice(i, i + 1))[0].tolist(), int(self.y[i])
 
-    def chunks(self, samples: Indices) -> Iterator[Indices]:
-        """Split samples into parts that fit into memory as arrays."""
-        step = max(1, _CHUNK // self.features)
-        return (samples[start : start + step] for start in range(0, len(samples), step))
+    def samples_and_rivals(self, keys: Indices) -> tuple[Indices, Indices]:
+        """Return the sample and the other class of some rows."""
+        samples, numbers = np.divmod(keys, self.classes - 1)
+        return samples, numbers + (numbers >= self.y[samples])
+
+    def signs_of(self, keys: Indices) -> Array:
+        """Return the sign of φ in each block of some rows: (n, K)."""
+        samples, rivals = self.samples_and_rivals(keys)
+        signs, every = np.zeros((len(keys), self.classes)), np.arange(len(keys))
+        signs[every, self.y[samples]], signs[every, rivals] = 1.0, -1.0
+        return signs
 
     # --- in floats --------------------------------------------------------------------------------------------
 
     def margins(self, weight: Array, offset: Array) -> Array:
         """Return z·w of all rows in float64: weight (units, d), offset (units,) → (N, K − 1)."""
-        return self.from_scores(np.asarray(self.X @ weight.T) + offset)
-
-    def from_scores(self, scores: Array) -> Array:
-        """Return z·w from scores: ±s, by the two classes, of one unit; s_y − s_k of K units."""
+        scores = np.asarray(self.X @ weight.T) + offset
         if scores.shape[1] == 1:
             return np.where(self.y == 1, scores[:, 0], -scores[:, 0])[:, None]
         margins = np.take_along_axis(scores, self.y[:, None], axis=1) - scores
@@ -119,11 +192,9 @@ class Problem:
     def bounded_margins(self, plane: Hyperplane) -> tuple[Array, float, Fraction]:
         """Return z·w of all rows times a positive number, a bound on their errors, and that number.
 
-        A sum of n products, in whatever order and with or without fused steps, is off by at most γ·Σ|x_j·w_j| with
-        γ = n·u/(1 − n·u) and u = 2⁻⁵³, plus what is lost below the smallest normal number. That holds for every
-        computer with IEEE arithmetic, so a number larger than the bound has its sign proved. Σ|x_j·w_j| is at most
-        Σ max|x_j|·|w_j|; the factor below is twice what is needed, for the rounding of weights and bound themselves.
-        If nothing is known, the bound is infinite.
+        A sum of n products, in any order, is off by at most γ·Σ max|x_j|·|w_j| with γ = n·u/(1 − n·u), u = 2⁻⁵³, plus
+        what is lost below the smallest normal number: a number larger than the bound has its sign proved. The factor
+        is twice what is needed, for the rounding of weights and bound. If nothing is known, the bound is infinite.
         """
         units, denominator = plane.integers
         shift = max(value.bit_length() for unit in units for value in unit)
@@ -140,17 +211,15 @@ class Problem:
 
     # --- exactly ----------------------------------------------------------------------------------------------
 
-    def hyperplane(self, vector: Sequence[Fraction]) -> Hyperplane:
-        """Return w as a hyperplane: one unit for two classes, else K, the first of them zero."""
-        blocks = self.blocks(vector)
-        return self.hyperplane_of(blocks if self.classes == 2 else [[Fraction(0)] * self.width, *blocks])
-
-    def blocks(self, vector: Sequence[Fraction]) -> list[list[Fraction]]:
-        """Return the K − 1 blocks of w."""
-        return [list(vector[at : at + self.width]) for at in range(0, self.dimension, self.width)]
-
-    def hyperplane_of(self, units: Sequence[Sequence[Fraction]]) -> Hyperplane:
-        """Return units with their biases last, if they have any, as a hyperplane."""
+    def hyperplane(self, vector: Sequence[Fraction | int]) -> Hyperplane:
+        """Return w as a hyperplane: one unit for −1/+1, else K that sum to zero, which has the largest margin."""
+        units = [
+            [Fraction(value) for value in vector[at : at + self.width]] for at in range(0, len(vector), self.width)
+        ]
+        if not self.signs:
+            units = [[Fraction(0)] * self.width, *units]
+            means = [sum(values, Fraction(0)) / self.classes for values in zip(*units, strict=True)]
+            units = [[value - mean for value, mean in zip(unit, means, strict=True)] for unit in units]
         weight = tuple(tuple(unit[: self.features]) for unit in units)
         return Hyperplane(weight, tuple(unit[-1] for unit in units) if self.bias else None)
 
@@ -161,76 +230,37 @@ class Problem:
 
     def exact_row(self, key: int) -> tuple[list[int], int]:
         """Return z as integers over a power of two."""
-        sample, rival = self.sample_and_rival(key)
-        return verifier.row_vector(self.sample(sample), rival, self.classes, self.bias)
+        (sample,), (rival,) = self.samples_and_rivals(np.array([key]))
+        return verifier.row_vector(self.sample(int(sample)), int(rival), self.classes, self.bias)
 
-    def measure(self, plane: Hyperplane, keys: Indices | None = None) -> tuple[Fraction, int, Indices]:
-        """Return the smallest z·w of some or all rows, how many are positive, and keys of some that are not.
-
-        All of it is exact: floats decide the rows whose sign they prove; only the others, and those that may be the
-        smallest, are computed in integers.
-        """
-        margins, error, _ = self.bounded_margins(plane)
-        asked = np.ones(margins.shape, dtype=bool)
-        if keys is not None:
-            asked[:] = False
-            asked.reshape(-1)[keys] = True
-            margins = np.where(asked, margins, np.inf)
-        uncertain = ~(np.abs(margins) > error)
-        smallest = ~(margins - error > (margins + error).min()) if math.isfinite(error) else uncertain
-        positive = int(((margins > error) & np.isfinite(margins)).sum())
-        wrong = np.flatnonzero((margins < -error).reshape(-1))[:_MANY].tolist()
-        values = []
-        for sample in np.flatnonzero((uncertain | smallest).any(axis=1)).tolist():
-            for number, value in enumerate(self.exact_margins(sample, plane)):
-                if not asked[sample, number]:
-                    continue
-                values.append(value)
-                if uncertain[sample, number]:
-                    positive += value > 0
-                    if value <= 0 and len(wrong) < 2 * _MANY:
-                        wrong.append(sample * (self.classes - 1) + number)
-        return min(values), positive, np.array(wrong, dtype=np.int64)  # the row of the smallest float is among them
-
-    def is_orthogonal(self, plane: Hyperplane) -> bool:
-        """Return whether z·n = 0 for all rows, exactly."""
-        return not self.nonzero(plane).any()
-
-    def nonzero(self, plane: Hyperplane) -> NDArray[np.bool_]:
-        """Return which rows have z·n ≠ 0, by key; floats decide the rows for which they prove it."""
+    def signs_on(self, plane: Hyperplane, keys: Indices | None = None) -> NDArray[np.float64]:
+        """Return the sign of z·w by key, exactly for some or all rows: integers decide what floats do not prove."""
         low, high = self.limits
         used = [j for j in range(self.features) if (low[j] or high[j]) and any(unit[j] for unit in plane.weight)]
         if not used and not any(plane.bias or ()):
-            return np.zeros(len(self), dtype=bool)
+            return np.zeros(len(self))
         margins, error, _ = self.bounded_margins(plane)
-        certain = np.abs(margins) > error
+        doubtful, signs = ~(np.abs(margins) > error), np.sign(margins)
+        if keys is not None:
+            asked = np.zeros(len(self), dtype=bool)
+            asked[keys] = True
+            doubtful &= asked.reshape(doubtful.shape)
         part = Hyperplane(tuple(tuple(unit[j] for j in used or [0]) for unit in plane.weight), plane.bias)
-        for some in self.chunks(np.flatnonzero(~certain.all(axis=1))):
-            rows = zip(some.tolist(), self.dense(some)[:, used or [0]].tolist(), self.y[some].tolist(), strict=True)
-            for sample, values, label in rows:
-                certain[sample] = [top != 0 for top in verifier.functional_margins(values, label, part)[0]]
-        return certain.reshape(-1)
+        samples, step = np.flatnonzero(doubtful.any(axis=1)), max(1, _CHUNK // self.features)
+        for some in np.split(samples, range(step, len(samples), step)):
+            for sample, values in zip(some.tolist(), self.dense(some)[:, used or [0]].tolist(), strict=True):
+                tops, _ = verifier.functional_margins(values, int(self.y[sample]), part)
+                signs[sample] = [(top > 0) - (top < 0) for top in tops]
+        return signs.reshape(-1)
 
-
-def digest(X: Any, y: Indices) -> str:
-    """Return the digest of samples and classes, some samples at a time."""
-    made, (samples, features) = Digest(), X.shape
-    made.samples = samples
-    made.labels.update(y.astype("<i8").tobytes())
-    if is_sparse(X):
-        X = X.copy()
-        X.eliminate_zeros()
-        parts: Iterable[tuple[Any, Any, Any]] = [(np.diff(X.indptr), X.indices, X.data)]
-    else:
-        step, every = max(1, _CHUNK // features), np.arange(features)
-        chunks = (X[start : start + step] for start in range(0, samples, step))
-        used = ((chunk, chunk != 0) for chunk in chunks)
-        parts = ((use.sum(axis=1), np.broadcast_to(every, use.shape)[use], part[use]) for part, use in used)
-    for counts, columns, values in parts:
-        made.counts.update(counts.astype("<i8").tobytes())
-        made.columns.update(columns.astype("<u4").tobytes())
-        made.values.update(values.astype("<f8").tobytes())
-    return made.text(features)
+    def measure(self, plane: Hyperplane) -> tuple[Fraction, int]:
+        """Return the smallest z·w and how many are positive, exactly; floats tell which may be the smallest."""
+        margins, error, _ = self.bounded_margins(plane)
+        lowest = margins.min(axis=1)
+        with np.errstate(invalid="ignore"):  # nothing is known, and each sample is looked at
+            samples = np.flatnonzero(~(lowest - error > lowest.min() + error))
+        least = min(min(self.exact_margins(sample, plane)) for sample in samples.tolist())
+        return least, int((self.signs_on(plane) > 0).sum())
 
 
 def _distinct_values(y: Data) -> int:

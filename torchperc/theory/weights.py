@@ -31,12 +31,7 @@ def column_major(values: Tensor) -> np.ndarray[Any, Any]:
 
 
 class Bracket(NamedTuple):
-    """Bounds on the largest margin with a regularized bias: lower ≤ γ* ≤ upper.
-
-    Example:
-        >>> Bracket(0.1, 0.4).upper
-        0.4
-    """
+    """Bounds on the largest margin with a regularized bias: lower ≤ γ* ≤ upper."""
 
     lower: float
     upper: float
@@ -45,7 +40,7 @@ class Bracket(NamedTuple):
 def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
     """Return the bracket of a run from its scores: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
 
-    Zero weights have no margin, and without a mistake there is no sum: then the bounds are −∞ and ∞.
+    The bounds are −∞ for zero weights and ∞ without a mistake.
 
     Args:
         scores: of the training samples under the weights w_t: (N,), or (N, K).
@@ -59,5 +54,5 @@ def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved:
         >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
         Bracket(lower=0.4, upper=0.5)
     """
-    lower = float(tpf.slacks(scores, y).min()) / norm if norm else -math.inf
+    lower = float(tpf.functional_margins(scores, y).min()) / norm if norm else -math.inf
     return Bracket(lower, (norm if moved is None else moved) / total if total else math.inf)

@@ -67,18 +67,17 @@ def play(
     """
     given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names}
     made = Play(content_of(X, y, samples=samples, **given), check_int("height", height, at_least=100))
-    if out is None and _in_notebook():
-        if importlib.util.find_spec("anywidget") is not None:
-            from torchperc.lab.play.widget import Coding, PlayWidget
-
-            return PlayWidget(made.content, Coding.of(X, y), height)
+    if out is not None:
+        made.save(out)
+    elif not _in_notebook():
+        print(f"the page: {made.open()}")
+    elif importlib.util.find_spec("anywidget") is None:
         why = "the page cannot hand points back; install anywidget with: pip install 'torchperc[notebook]'"
         warnings.warn(why, stacklevel=2)
-        return made
-    if out is None:
-        print(f"the page: {made.open()}")
     else:
-        made.save(out)
+        from torchperc.lab.play.widget import Coding, PlayWidget
+
+        return PlayWidget(made.content, Coding.of(X, y), height)
     return made
 
 
@@ -130,14 +129,7 @@ def content_of_data(
     samples: int | None = None,
     trainer: RuleTrainer | None = None,
 ) -> dict[str, Any]:
-    """The content of a page that begins with a data set.
-
-    Args:
-        table: labels of any kind, at most four.
-        features: two of its features by name, or by position from 1, where it has more.
-        samples: draw so many at random, and keep their order.
-        trainer: whose conventions the page begins with.
-    """
+    """The content of a page that begins with a data set, see :func:`play`."""
     start = {"data": _data(table, features, samples), **_start(trainer)}
     return page.content(start, title=table.name or page.TITLE)
 
@@ -151,16 +143,7 @@ def content_of_log(
     trainer: RuleTrainer | None = None,
     ending: tuple[str, tuple[int, int] | None] | None = None,
 ) -> dict[str, Any]:
-    """The content of a page that replays a run, see :func:`torchperc.lab.play.recorded.recording`.
-
-    Args:
-        log: the run, or its result.
-        table: its data, for the names of labels and features.
-        names: of the features, without a table.
-        features: two of them, where there are more.
-        trainer: the conventions of a run whose log does not store them.
-        ending: the verdict and the cycle of the run, if they are known.
-    """
+    """The content of a page that replays a run with its data, and the verdict and cycle if they are known."""
     known: dict[str, Any] = {} if trainer is None else {"conventions": _conventions(trainer)}
     if isinstance(log, RuleResult):
         ending, log = (ending_of(log), log.cycle), log.log
@@ -174,10 +157,7 @@ def content_of_log(
 
 
 def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, Any]]:
-    """A log from a file, and what the file tells besides, as arguments of :func:`content_of_log`.
-
-    ``.npz`` holds no data, so it needs the table that it was made on.
-    """
+    """A log from a file, and what the file tells besides, as arguments of :func:`content_of_log`."""
     is_json = path.suffix.lower() == ".json"
     if table is None and not is_json:
         raise ValueError(f"{path} holds a hash of its data only; give the data it was made on, too")
@@ -225,7 +205,7 @@ def _data(table: Dataset, features: Sequence[str | int] | None, samples: int | N
     X = X.toarray() if is_sparse(X) else np.asarray(X)
     labels = y if table.classes else (y + 1) // 2
     data = {"points": X[rows].tolist(), "labels": labels.tolist(), "classes": len(table.labels)}
-    return {**data, **_named(names, table.labels), **({"description": " ".join(about)} if about else {})}
+    return data | _named(names, table.labels) | ({"description": " ".join(about)} if about else {})
 
 
 def _rows(count: int, samples: int | None) -> np.ndarray[Any, Any]:

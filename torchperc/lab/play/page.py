@@ -1,8 +1,8 @@
 """The interactive page as one HTML file: skeleton, styles, scripts and content; no network, no build step.
 
-``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, described at the top of
-``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into
-one function, so that they share their names with each other and with nobody else.
+``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, see :func:`content`) and
+``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into one function, so that they share their
+names with each other and with nobody else.
 """
 
 from __future__ import annotations
@@ -20,16 +20,12 @@ from typing import Any
 
 import torchperc
 from torchperc._files import write_atomically
-from torchperc.rules.dialect_table import DIALECTS
+from torchperc.rules.dialects import ALL as DIALECTS
 
-STYLES = ("style.css", "style_gradient.css")
-_CORE = "elements transport rational random rule log proof net presets store plane"
-_VIEWS = "panels view_rule view_compare view_proof steps view_gradient view_twolayer export main"
+_CORE = "elements rational random rule log proof net store transport plane charts panels steps export"
+_VIEWS = "view_rule view_compare view_proof view_gradient view_twolayer main"
 SCRIPTS = (*_CORE.split(), *_VIEWS.split())
 """The scripts in ``js/``, in the order in which they are read."""
-
-PLACE = "{{ content }}"
-"""Where the content belongs in ``page.html``."""
 
 HEIGHT = 820
 """Pixels that the page has in a notebook."""
@@ -38,7 +34,6 @@ SANDBOX = "allow-scripts allow-downloads"
 """What the page may do in a notebook: run and save files, not touch the notebook."""
 
 TITLE = "The perceptron, in your hands"
-_CLOSING = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)  # what ends a block early
 
 
 class Play:
@@ -57,7 +52,7 @@ class Play:
     @property
     def html(self) -> str:
         """The page as text."""
-        return filled(self.content)
+        return frame(self.content["title"]).replace("{{ content }}", as_block(self.content), 1)
 
     def save(self, path: str | Path) -> Path:
         """Write the page atomically to a file, which is all that is needed to show it anywhere."""
@@ -79,17 +74,6 @@ class Play:
         return f'<iframe srcdoc="{escape(self.html)}" sandbox="{SANDBOX}" style="{style}" title="torchperc"></iframe>'
 
 
-def make_page(start: Mapping[str, Any] | None = None, recorded: Mapping[str, Any] | None = None, **options: Any) -> str:
-    """The page as HTML; the same arguments give the same text. They are those of :func:`content`.
-
-    Example:
-        >>> page = make_page({"preset": "XOR"})
-        >>> page.startswith("<!DOCTYPE html>"), "src=" in page
-        (True, False)
-    """
-    return filled(content(start, recorded, **options))
-
-
 def content(
     start: Mapping[str, Any] | None = None,
     recorded: Mapping[str, Any] | None = None,
@@ -97,10 +81,11 @@ def content(
     title: str = TITLE,
     widget: bool = False,
 ) -> dict[str, Any]:
-    """What the page shows, as the object described at the top of ``js/presets.js``.
+    """What the page shows, as JSON.
 
     Args:
-        start: what to begin with: ``{"preset": id}``, or ``{"data": …, "conventions": …}``.
+        start: what to begin with: ``{"preset": id}``, or ``{"data": {"points", "labels", "classes", "names"?,
+            "classNames"?, "description"?}, "conventions"?: …, "overlays"?: {"pocket": True}, "view"?: "rule"}``.
         recorded: a log to replay, see :func:`torchperc.lab.play.recorded.recording`.
         title: the heading.
         widget: tell the parent window of changes of the data, as in a notebook.
@@ -113,6 +98,7 @@ def content(
         "version": torchperc.__version__,
         "title": title,
         "presets": presets(),
+        "starts": json.loads(source("presets.json"))["starts"],
         "dialects": dialects(),
         "start": dict(start or {"preset": "AND"}),
         "recorded": recorded,
@@ -127,7 +113,7 @@ def presets() -> list[dict[str, Any]]:
         >>> presets()[0]["labels"]
         [0, 0, 0, 1]
     """
-    listed: list[dict[str, Any]] = json.loads(source("presets.json"))
+    listed: list[dict[str, Any]] = json.loads(source("presets.json"))["examples"]
     return listed
 
 
@@ -141,16 +127,10 @@ def dialects() -> list[dict[str, Any]]:
     return listed
 
 
-def filled(content: Mapping[str, Any]) -> str:
-    """The page as HTML around its content."""
-    return frame(content["title"]).replace(PLACE, as_block(content), 1)
-
-
 def frame(title: str) -> str:
-    """The page as HTML with :data:`PLACE` where its content belongs."""
-    pieces = {"title": escape(title), "style": _whole("\n".join(map(source, STYLES))), "scripts": script()}
-    skeleton = source("page.html")
-    return re.sub(r"\{\{ (title|style|scripts) \}\}", lambda found: pieces[found[1]], skeleton)
+    """The page as HTML with ``{{ content }}`` where its content belongs."""
+    pieces = {"title": escape(title), "style": source("style.css"), "scripts": script()}
+    return re.sub(r"\{\{ (title|style|scripts) \}\}", lambda found: pieces[found[1]], source("page.html"))
 
 
 def as_block(content: object) -> str:
@@ -169,23 +149,10 @@ def as_block(content: object) -> str:
 @cache
 def script() -> str:
     """The scripts as one function that is called at once."""
-    joined = "\n".join(f"// {name}.js\n{_code(source(f'js/{name}.js'))}" for name in SCRIPTS)
+    joined = "\n".join(f"// {name}.js\n" + re.sub(r"(?m)^ *//.*\n", "", source(f"js/{name}.js")) for name in SCRIPTS)
     texts = as_block(json.loads(source("texts.json")))
     head = f'"use strict"; // with comments: torchperc/lab/play/js\nconst TEXTS = {texts};'
-    return f"(() => {{\n{head}\n{_whole(joined)}}})();"
-
-
-def _code(source: str) -> str:
-    """A script without its lines of comments: they are for readers of the sources, and an eighth of the page."""
-    return "".join(line for line in source.splitlines(keepends=True) if not line.lstrip().startswith("//"))
-
-
-def _whole(text: str) -> str:
-    """Refuse what would end its element early."""
-    found = _CLOSING.search(text)
-    if found:
-        raise ValueError(f"a part of the page has {found[0]!r}, which ends its element; write it in two pieces")
-    return text
+    return f"(() => {{\n{head}\n{joined}}})();"
 
 
 @cache

@@ -14,17 +14,18 @@ from torchperc._checks import Option, ParameterError
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
+from torchperc.rules.trainer import RuleTrainer
 from torchperc.theory.weights import live_bracket, weights_norm
 
 ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 MAX_CLASSES, MAX_POINTS, MAX_MISTAKES = 4, 1000, 20_000
-_STORED = ("tie", "margin", "bias_step", "order", "seed", "lr", "max_epochs")
+_STORED = ("tie", "bias_step", "order", "seed", "lr", "margin", "max_epochs")
+_DEFAULTS = {name: getattr(RuleTrainer(), name) for name in _STORED} | {"bias_step": "unit"}
 _RENAMED = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
 _PROJECTED = (
     "A run with {count} features, seen in {first} and {second}: the boundary is exact where every other feature is at "
-    "the mean of the samples. A point off that plane may lie on another side of the line than of the boundary. "
-    "Mistakes, scores, errors and bounds are those of the run; the proof, and whatever the page runs itself, see two "
-    "features only."
+    "the mean of the samples. Mistakes, scores, errors and bounds are those of the run; the proof, and whatever the "
+    "page runs itself, see two features only."
 )
 _UNKNOWN = "The log does not say how ties were decided and in which order the samples came."
 
@@ -40,11 +41,8 @@ def recording(
 ) -> tuple[dict[str, Any], tuple[str, str]]:
     """The entries of a run to be replayed, and the names of the two features that are shown.
 
-    With features a and b chosen, x̄ the mean of the samples and w, b₀ a state of the run, the page draws
-
-        w_a·x_a + w_b·x_b + (b₀ + Σ_{j≠a,b} w_j·x̄_j) = 0,
-
-    the exact boundary in that plane. Mistakes, scores, errors and bounds stay those of the run in all features.
+    With features a and b chosen, the page draws the boundary where every other feature is at its mean x̄_j,
+    w_a·x_a + w_b·x_b + (b₀ + Σ w_j·x̄_j) = 0. Mistakes, scores, errors and bounds stay those of the run.
 
     Args:
         log: of a linear net.
@@ -70,9 +68,9 @@ def recording(
     first, second = two_features(names, features)
     entries = json.loads(log.to_json())
     stored = entries.pop("conventions", {})
-    stored = {name: value for name, value in stored.items() if name in _STORED and value != "explicit"}
+    stored = {name: value for name, value in stored.items() if name in _DEFAULTS and value != "explicit"}
     given = {_RENAMED.get(name, name): value for name, value in (conventions or {}).items()}
-    entries |= {"conventions": _conventions(log) | stored | given, "verdict": verdict or _verdict(log)}
+    entries |= {"conventions": _DEFAULTS | stored | given, "verdict": verdict or _verdict(log)}
     entries |= {"cycle": None if cycle is None else list(cycle)}
     told = [] if conventions is not None or "tie" in stored else [_UNKNOWN]
     if (first, second) != (0, 1) or width > 2:
@@ -128,13 +126,6 @@ def _feature(names: list[str], wanted: str | int, listed: str) -> int:
     raise ParameterError(
         Option("features", wanted), f" is no feature; choose two of {listed}, or their positions from 1"
     )
-
-
-def _conventions(log: MistakeLog) -> dict[str, Any]:
-    """The conventions of a log that does not store them, as far as its numbers show them."""
-    step, sizes = {0.0: "none", 1.0: "unit"}.get(log.problem.bias_step, "radius"), log.coef.abs().unique().tolist()
-    known: dict[str, Any] = {"tie": "update", "bias_step": step, "order": "given", "seed": 0, "margin": 0}
-    return known | {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
 
 
 def ending_of(result: RuleResult) -> str:

@@ -95,15 +95,9 @@ class PlayWidget(anywidget.AnyWidget):
     edited = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, content: Mapping[str, Any], coding: Coding | None = None, height: int = HEIGHT) -> None:
-        shown = {**content, "widget": True}
-        data = _data(content)
-        super().__init__(
-            frame=page.frame(content["title"]),
-            content=shown,
-            height=height,
-            points=data["points"],
-            labels=data["labels"],
-        )
+        shown, data = {**content, "widget": True}, _data(content)
+        begin = {"points": data["points"], "labels": data["labels"]}
+        super().__init__(frame=page.frame(content["title"]), content=shown, height=height, **begin)
         self._coding = coding or Coding()
 
     @property
@@ -129,7 +123,7 @@ class PlayWidget(anywidget.AnyWidget):
 def _data(content: Mapping[str, Any]) -> dict[str, Any]:
     """The data that a page begins with."""
     start = content["start"]
-    if "data" in start:
-        return dict(start["data"])
-    chosen = next(each for each in content["presets"] if each["id"] == start["preset"])
-    return {name: chosen[name] for name in ("points", "labels", "classes")}
+    chosen = start.get("data") or next(each for each in content["presets"] if each["id"] == start["preset"])
+    return {
+        name: value for name, value in chosen.items() if name not in ("id", "group", "name", "remark", "conventions")
+    }

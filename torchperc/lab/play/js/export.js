@@ -1,33 +1,19 @@
 // Out of the page and into it: a Python script, a link, the log as JSON, points as CSV, a picture as PNG.
 
-// --- Python -----------------------------------------------------------------------------------------------------------
-
 // A script that makes the same run with torchperc.
-function pythonScript(store) {
-  const {data, conventions} = store;
+function pythonScript({data, conventions, recorded}) {
   const two = data.classes === 2;
-  const labels = two ? data.labels.map((label) => 2 * label - 1) : data.labels;
+  const {maxEpochs, lr, tie, biasStep, order, seed, margin, start} = conventions;
+  const labels = two ? data.labels.map(signOfClass) : data.labels;
   const net = two ? "tp.Perceptron(2, dtype=torch.float64)" : `tp.MulticlassPerceptron(2, ${data.classes}, dtype=torch.float64)`;
-  const start = isZeroStart(conventions.start) ? [] : [
-    "with torch.no_grad():",
-    `    net.weight.copy_(torch.tensor(${pythonValue(conventions.start.weight)}, dtype=torch.float64))`,
-    `    net.bias.copy_(torch.tensor(${pythonValue(conventions.start.bias)}, dtype=torch.float64))`,
-  ];
   return [
-    `"""${t("python.comment")}"""`,
-    "",
-    ...(store.recorded ? [`# ${t("python.recorded")}`] : []),
-    "import torch",
-    "",
-    "import torchperc as tp",
-    "",
-    `X = torch.tensor(${pythonRows(data.points)}, dtype=torch.float64)`,
-    `y = torch.tensor(${pythonRows(labels, 20)})`,
-    "",
+    ...pythonHead(t("python.comment"), data.points, labels),
+    ...(recorded ? [`# ${t("python.recorded")}`] : []),
     `net = ${net}`,
-    ...start,
+    ...(isZeroStart(start) ? [] : pythonStart(start)),
     "trainer = tp.RuleTrainer(",
-    ...pythonArguments(conventions).map(([name, value]) => `    ${name}=${value},`),
+    `    max_epochs=${maxEpochs}, lr=${pythonNumber(lr)}, tie="${tie}", bias_step="${biasStep}",`,
+    `    order="${order}", seed=${seed}, margin=${pythonNumber(margin)},`,
     ")",
     "result = trainer.fit(net, X, y)",
     'print(f"{result.mistakes} mistakes in {result.epochs} epochs: {result.verdict.sentence}")',
@@ -39,10 +25,44 @@ function pythonScript(store) {
   ].join("\n");
 }
 
-function pythonArguments({maxEpochs, lr, tie, biasStep, order, seed, margin}) {
+// A script of so many steps by autograd; `net` are the lines that make the net.
+function pythonDescent(title, {points, signs}, settings, net) {
+  const whole = settings.mode === "batch";
+  const shuffled = settings.order === "shuffled";
+  const epoch = shuffled ? "torch.randperm(len(X), generator=generator)" : "torch.arange(len(X))";
+  const heads = {perceptron: `tp.PerceptronHead(tie="${settings.tie}")`, lms: "tp.LMSHead()", logistic: "tp.LogisticHead()"};
+  const batch = whole ? "" : "[batch]";
   return [
-    ["max_epochs", maxEpochs], ["lr", pythonNumber(lr)], ["tie", `"${tie}"`], ["bias_step", `"${biasStep}"`],
-    ["order", `"${order}"`], ["seed", seed], ["margin", pythonNumber(margin)],
+    ...pythonHead(title, points, signs),
+    ...net,
+    `head = ${heads[settings.head]}`,
+    `optimizer = torch.optim.SGD(net.parameters(), lr=${pythonNumber(settings.lr)})`,
+    ...(shuffled && !whole ? [`generator = torch.Generator().manual_seed(${settings.seed})`] : []),
+    ...(whole ? [] : ["batches = []"]),
+    `for step in range(${settings.at}):`,
+    ...(whole ? [] : [
+      `    batches = batches or list(${epoch}.split(${batchLength(settings, points.length)}))`, "    batch = batches.pop(0)",
+    ]),
+    "    optimizer.zero_grad()",
+    `    head.loss(net(X${batch}), y${batch}).backward()`,
+    "    optimizer.step()",
+    'print("mean loss", head.loss(net(X), y).item(), " wrong decisions", int((head.decide(net(X)) != y).sum()))',
+    "print(net.state_dict())", "",
+  ].join("\n");
+}
+
+function pythonHead(title, points, labels) {
+  return [
+    `"""${title}"""`, "", "import torch", "", "import torchperc as tp", "",
+    `X = torch.tensor(${pythonRows(points)}, dtype=torch.float64)`, `y = torch.tensor(${pythonRows(labels, 20)})`, "",
+  ];
+}
+
+function pythonStart({weight, bias}) {
+  return [
+    "with torch.no_grad():",
+    `    net.weight.copy_(torch.tensor(${pythonValue(weight)}, dtype=torch.float64))`,
+    `    net.bias.copy_(torch.tensor(${pythonValue(bias)}, dtype=torch.float64))`,
   ];
 }
 
@@ -63,56 +83,31 @@ function pythonRows(values, perLine = 5) {
   return `[\n${lines.join("\n")}\n]`;
 }
 
-// --- clipboard and files ------------------------------------------------------------------------------------------------
-
 // Copy a text; where the page may not, `otherwise` is called, to show it for copying by hand.
 async function copyText(text, done, otherwise) {
   try {
     await navigator.clipboard.writeText(text);
+    notice(done);
   } catch {
-    if (!copyBySelection(text)) return otherwise();
+    otherwise();
   }
-  notice(done);
-}
-
-function copyBySelection(text) {
-  const field = el("textarea", {class: "hidden", "aria-hidden": "true"});
-  field.value = text;
-  (document.querySelector("dialog[open]") ?? document.body).append(field);
-  field.select();
-  let copied = false;
-  try {
-    copied = document.execCommand("copy");
-  } catch { /* not allowed here */ }
-  field.remove();
-  return copied;
-}
-
-function linkTo(store) {
-  return `${location.href.split("#")[0]}#${store.toFragment()}`;
 }
 
 function download(name, blob) {
   const address = URL.createObjectURL(blob);
-  const link = el("a", {href: address, download: name});
-  document.body.append(link);
-  link.click();
-  link.remove();
+  el("a", {href: address, download: name}).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
   notice(t("saved", {name}));
 }
 
 function saveLog(store) {
   if (!store.log) return notice(ruleProblem(store), "warning");
-  const text = JSON.stringify(logToJson(store.log));
-  download("mistake-log.json", new Blob([text], {type: "application/json"}));
+  download("mistake-log.json", new Blob([JSON.stringify(logToJson(store.log))], {type: "application/json"}));
 }
 
 function savePoints(store) {
   download("points.csv", new Blob([csvText(store.data)], {type: "text/csv"}));
 }
-
-// --- CSV ----------------------------------------------------------------------------------------------------------------
 
 function csvText(data) {
   const quoted = (value) => (/[",\n;]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
@@ -140,18 +135,11 @@ function parseCsv(text) {
   return {points, ...classesOf(rows.map(({cells}) => cells[width - 1])), ...(names ? {names: names.slice(0, 2)} : {}), columns: names ?? Array(width).fill("")};
 }
 
+// The cells of a line; those in quotes may have the separator, and quotes twice, in them.
 function cellsOf(content, separator) {
-  if (separator instanceof RegExp || !content.includes('"')) {
-    return content.split(separator).map((cell) => cell.trim());
-  }
-  const cells = [""];
-  let quoted = false;
-  for (const sign of content.match(/""|[^]/gu)) {
-    if (sign === '"') quoted = !quoted;
-    else if (sign === separator && !quoted) cells.push("");
-    else if (sign !== '""' || quoted) cells[cells.length - 1] += sign[0] === '"' ? '"' : sign;
-  }
-  return cells.map((cell) => cell.trim());
+  if (separator instanceof RegExp || !content.includes('"')) return content.split(separator).map((cell) => cell.trim());
+  const cells = (content + separator).matchAll(new RegExp(`\\s*(?:"((?:[^"]|"")*)"|([^${separator}]*))\\s*${separator}`, "g"));
+  return Array.from(cells, ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain.trim());
 }
 
 function checkRow(cells, line, width, value) {
@@ -173,62 +161,49 @@ function classesOf(labels) {
   return {labels: labels.map((label) => found.indexOf(key(label))), classes: found.length, ...named};
 }
 
-function loadCsv(store, text) {
-  const {columns, ...data} = parseCsv(text);
+// Puts points out of text into the store; says whether that worked, and tells what is wrong.
+function loadCsv(store, text, tell) {
+  let parsed;
+  try {
+    parsed = parseCsv(text);
+  } catch ({message}) {
+    tell(t("csv.problem", {error: message}));
+    return false;
+  }
+  const {columns, ...data} = parsed;
   store.set({data, preset: null, cursor: 0, secondCursor: 0});
   const said = [t("csv.loaded", {count: data.points.length, classes: data.classes})];
   const name = (k) => `“${columns[k] || k + 1}”`;
   if (columns.length > 3) {
     said.push(t("csv.columns", {count: columns.length, first: name(0), second: name(1), label: name(columns.length - 1)}));
   }
-  if (!onGrid(data)) said.push(t("status.roundedWhy"));
+  if (!isExact(data, store.conventions)) said.push(t("status.roundedWhy"));
   notice(said.join(" "), columns.length > 3 ? "warning" : "info");
+  return true;
 }
-
-// --- PNG ----------------------------------------------------------------------------------------------------------------
 
 const PICTURE_SCALE = 2;
-const STYLED = [
-  "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-opacity", "stroke-linecap", "opacity",
-  "font-family", "font-size", "font-weight", "font-style", "text-anchor", "paint-order", "display", "visibility", "image-rendering",
-];
 
-// The pictures of a view (<svg> or <canvas>), side by side on the page's background.
-async function savePicture(view) {
-  const found = view.picture ? [view.picture()].flat().filter(Boolean) : [];
-  if (!found.length) return;
-  const images = await Promise.all(found.map((element) => (element instanceof SVGElement ? svgImage(element) : element)));
-  const sizes = found.map((element) => element.getBoundingClientRect());
-  const gap = 16;
-  const canvas = el("canvas", {
-    width: PICTURE_SCALE * (sizes.reduce((sum, {width}) => sum + width, 0) + gap * (found.length + 1)),
-    height: PICTURE_SCALE * (Math.max(...sizes.map(({height}) => height)) + 2 * gap),
-  });
+// The planes of a view, side by side on the page's background.
+async function savePicture({id, planes}) {
+  const images = await Promise.all(planes.map(({svg}) => svgImage(svg)));
+  const [gap, side] = [32, PICTURE_SCALE * Math.max(...planes.map(({size}) => size))];
+  const canvas = el("canvas", {width: gap + images.length * (side + gap), height: side + 2 * gap});
   const context = canvas.getContext("2d");
-  context.scale(PICTURE_SCALE, PICTURE_SCALE);
   context.fillStyle = getComputedStyle(document.body).backgroundColor;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  let left = gap;
-  images.forEach((image, k) => {
-    context.drawImage(image, left, gap, sizes[k].width, sizes[k].height);
-    left += sizes[k].width + gap;
-  });
-  const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-  download(`torchperc-${view.id}.png`, blob);
+  images.forEach((image, k) => context.drawImage(image, gap + k * (side + gap), gap, side, side));
+  canvas.toBlob((blob) => download(`torchperc-${id}.png`, blob), "image/png");
 }
 
-// An <svg> as an image, with the styles of the page written into it.
+// An <svg> as an image, with the style sheet of the page in it.
 async function svgImage(svg) {
   const copy = svg.cloneNode(true);
-  const originals = [svg, ...svg.querySelectorAll("*")];
-  [copy, ...copy.querySelectorAll("*")].forEach((element, k) => {
-    const style = getComputedStyle(originals[k]);
-    element.setAttribute("style", STYLED.map((name) => `${name}: ${style.getPropertyValue(name)}`).join("; "));
-  });
   const {width, height} = svg.getBoundingClientRect();
-  copy.setAttribute("xmlns", SVG);
-  copy.setAttribute("width", width * PICTURE_SCALE);
-  copy.setAttribute("height", height * PICTURE_SCALE);
+  const style = `font-family: ${getComputedStyle(document.body).fontFamily}`;
+  const theme = document.documentElement.dataset.theme;
+  setAttributes(copy, {xmlns: SVG, width: width * PICTURE_SCALE, height: height * PICTURE_SCALE, style, "data-theme": theme});
+  copy.prepend(svgEl("style", {}, document.querySelector("style").textContent));
   const image = new Image();
   image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(new XMLSerializer().serializeToString(copy));
   await image.decode();

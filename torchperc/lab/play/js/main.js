@@ -1,23 +1,21 @@
 // Starts everything: header, tools, tabs, dialogs, keys; makes the store, mounts the views and tells them of changes.
-// (What a view is, is written at the top of store.js.)
 
 const page = {store: null, mounted: new Set(), panels: {}, tools: null};
 
 function startPage() {
   const fragment = readFragment(location.hash);
-  chooseTheme(fragment.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
-  page.store = new Store(startState(fragment));
-  if (page.store.recorded === false && CONTENT.recorded && !fragment.state) startRecorded(page.store);
-  buildPage();
-  page.store.on((store, changes) => updatePage(changes));
-  listenToKeys(page.store);
-  listenToDrops(page.store);
-  listenToHost(page.store);
-  addEventListener("hashchange", () => openFragment(page.store));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
-    chooseTheme(event.matches ? "dark" : "light");
-    updatePage(new Set(["theme"]));
-  });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const store = new Store(startState(fragment));
+  page.store = store;
+  document.documentElement.dataset.theme = (fragment.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "dark" : "light";
+  if (CONTENT.recorded && !fragment.state) startRecorded(store);
+  buildPage(store);
+  store.on((_, changes) => updatePage(changes));
+  document.addEventListener("keydown", (event) => { if (useKey(event, store)) event.preventDefault(); });
+  listenToDrops(store);
+  listenToHost(store);
+  addEventListener("hashchange", () => location.reload());
+  dark.addEventListener("change", ({matches}) => chooseTheme(matches ? "dark" : "light"));
   if (fragment.error) notice(t("problem.link", {error: fragment.error}), "warning");
 }
 
@@ -25,52 +23,34 @@ function startPage() {
 function startState(fragment) {
   if (fragment.state) return fragment.state;
   const {start} = CONTENT;
-  const preset = presetOf(fragment.preset ?? start.preset) ?? CONTENT.presets[0];
-  const view = fragment.view ?? start.view ?? "rule";
-  const overlays = {averaged: false, voted: false, pocket: false, ...start.overlays};
-  const chosen = VIEWS.some(({id}) => id === view) ? {view, overlays} : {overlays};
-  if (start.data && !fragment.preset) {
-    return {...chosen, data: start.data, conventions: {...defaultConventions(start.data.classes), ...start.conventions}};
-  }
-  if (!preset) return chosen;
-  const given = start.conventions && !fragment.preset ? {conventions: {...defaultConventions(preset.classes), ...start.conventions}} : {};
-  return {...chosen, ...presetState(preset), ...given};
-}
-
-function presetState(preset) {
-  const conventions = preset.conventions ? {conventions: {...defaultConventions(preset.classes), ...preset.conventions}} : {};
-  return {data: dataOf(preset), preset: preset.id, ...conventions};
+  const view = fragment.view ?? start.view;
+  const own = start.data && !fragment.preset ? {data: start.data} : presetState(presetOf(fragment.preset ?? start.preset) ?? CONTENT.presets[0]);
+  const conventions = {...defaultConventions(own.data.classes), ...start.conventions};
+  return {
+    ...own, overlays: {...start.overlays}, view: VIEWS.some(({id}) => id === view) ? view : "rule",
+    ...(start.conventions && !fragment.preset ? {conventions} : {}),
+  };
 }
 
 // A log that Python recorded is shown as it is, until something is edited.
 function startRecorded(store) {
   const log = logFromJson(CONTENT.recorded);
-  const {names, classNames} = CONTENT.start.data ?? {};
-  log.data = {...log.data, ...(names ? {names} : {}), ...(classNames ? {classNames} : {})};
+  log.data = {...log.data, ...picked(CONTENT.start.data ?? {}, ["names", "classNames"])};
   store.recording = log;
   store.state = {...store.state, data: log.data, conventions: {...log.conventions, start: log.start}, recorded: true, preset: null};
 }
 
-function openFragment(store) {
-  const fragment = readFragment(location.hash);
-  if (fragment.error) return notice(t("problem.link", {error: fragment.error}), "warning");
-  if (fragment.state) store.set(fragment.state);
-  else if (presetOf(fragment.preset)) store.set({cursor: 0, secondCursor: 0, ...presetState(presetOf(fragment.preset))});
-  if (VIEWS.some(({id}) => id === fragment.view)) store.set({view: fragment.view});
+function openView() {
+  return VIEWS.find(({id}) => id === page.store.view);
 }
 
-// --- the page -----------------------------------------------------------------------------------------------------------
-
-function buildPage() {
-  const {store} = page;
-  const app = document.getElementById("app");
-  page.mounted.clear();
+function buildPage(store) {
   page.tools = toolBar(store);
   page.panels = Object.fromEntries(VIEWS.map(({id}) => [id, el("div", {
     class: "view", role: "tabpanel", id: `view-${id}`, "aria-labelledby": `tab-${id}`, hidden: true,
   })]));
-  app.replaceChildren(
-    el("a", {class: "skip", href: "#explanation", onclick: skipToExplanation}, t("skip")),
+  document.getElementById("app").append(
+    button("skip", t("skip"), () => document.querySelector(".view:not([hidden]) :is(.transport button, #proof-text)").focus(), {class: "skip"}),
     pageHeader(), tabList(store), page.tools.element,
     el("main", {}, ...Object.values(page.panels)),
     el("p", {id: "notice", class: "notice", role: "status"}),
@@ -79,43 +59,29 @@ function buildPage() {
   updatePage(new Set(["view", "data"]));
 }
 
-function skipToExplanation(event) {
-  event.preventDefault();
-  const place = document.querySelector(".view:not([hidden]) :is(.transport, #proof-text)");
-  (place.querySelector("button") ?? place).focus();
-}
-
 function pageHeader() {
-  return el(
-    "header", {},
-    el("div", {}, el("h1", {}, CONTENT.title), el("p", {class: "subtitle"}, t("subtitle"))),
-    el(
-      "div", {class: "header-tools"},
-      iconButton("theme", "◐", t("theme"), () => {
-        chooseTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-        updatePage(new Set(["theme"]));
-      }),
-      iconButton("help", "?", t("help"), openHelp),
-    ),
-  );
+  const {dataset} = document.documentElement;
+  const theme = iconButton("theme", "◐", t("theme"), () => chooseTheme(dataset.theme === "dark" ? "light" : "dark"));
+  const titles = el("div", {}, el("h1", {}, CONTENT.title), el("p", {class: "subtitle"}, t("subtitle")));
+  return el("header", {}, titles, div("group", theme, iconButton("help", "?", t("help"), openHelp)));
 }
 
 function chooseTheme(name) {
-  document.documentElement.dataset.theme = name === "dark" ? "dark" : "light";
+  document.documentElement.dataset.theme = name;
+  updatePage(new Set(["theme"]));
 }
 
 function tabList(store) {
-  const open = (id) => store.set({view: id});
-  const tabs = VIEWS.map(({id}) => el("button", {
-    type: "button", role: "tab", id: `tab-${id}`, "data-test": `tab-${id}`, "aria-controls": `view-${id}`, onclick: () => open(id),
-  }, t(`view.${id}`)));
+  const tabs = VIEWS.map(({id}) => button(`tab-${id}`, t(`view.${id}`), () => store.set({view: id}), {
+    role: "tab", "aria-controls": `view-${id}`,
+  }));
   const walk = (event) => {
     const by = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const next = (VIEWS.findIndex(({id}) => id === store.view) + by + VIEWS.length) % VIEWS.length;
-    open(VIEWS[next].id);
+    const next = (VIEWS.indexOf(openView()) + by + VIEWS.length) % VIEWS.length;
+    tabs[next].click();
     tabs[next].focus();
   };
   return el("nav", {role: "tablist", class: "tabs", "aria-label": t("views"), onkeydown: walk}, ...tabs);
@@ -128,10 +94,9 @@ function updatePage(changes) {
     const open = view.id === store.view;
     page.panels[view.id].hidden = !open;
     const tab = document.getElementById(`tab-${view.id}`);
-    tab.setAttribute("aria-selected", String(open));
-    tab.tabIndex = open ? 0 : -1;
+    setAttributes(tab, {"aria-selected": String(open), tabindex: open ? 0 : -1});
     if (!open) continue;
-    if (changes.has("view")) keepSeen(tab);
+    if (changes.has("view")) tab.scrollIntoView({block: "nearest", inline: "nearest"});
     if (!page.mounted.has(view.id)) {
       view.mount(page.panels[view.id], store);
       page.mounted.add(view.id);
@@ -141,63 +106,39 @@ function updatePage(changes) {
   page.tools.update();
 }
 
-// Scroll the row of tabs, and nothing else, so that a tab is seen.
-function keepSeen(tab) {
-  const row = tab.parentElement;
-  const [left, right] = [tab.offsetLeft - row.offsetLeft, tab.offsetLeft - row.offsetLeft + tab.offsetWidth];
-  if (left < row.scrollLeft) row.scrollLeft = left;
-  if (right > row.scrollLeft + row.clientWidth) row.scrollLeft = right - row.clientWidth;
-}
-
-// --- tools --------------------------------------------------------------------------------------------------------------
-
 function toolBar(store) {
   const classes = el("div", {class: "segments", role: "group", "aria-label": t("tools.class")});
-  const modes = el(
-    "div", {class: "segments", role: "group", "aria-label": t("tools.mode")},
-    ...["add", "delete"].map((mode) => segment(`mode-${mode}`, [t(`tools.${mode}`)], () => store.set({mode}))),
-  );
+  const modes = ["add", "delete"].map((mode) => button(`mode-${mode}`, t(`tools.${mode}`), () => store.set({mode})));
   const preset = selectField("preset", t("tools.preset"), presetOptions(), (id) => choosePreset(store, id));
   const undo = iconButton("undo", "↶", t("tools.undo"), () => store.undo());
   const redo = iconButton("redo", "↷", t("tools.redo"), () => store.redo());
   const more = iconButton("more-classes", t("tools.more"), t("tools.moreClasses"), () => changeClasses(store, 1));
   const fewer = iconButton("fewer-classes", t("tools.fewer"), t("tools.fewerClasses"), () => changeClasses(store, -1));
   const about = el("p", {class: "about", id: "about"});
-  const copyLink = button("copy-link", t("tools.copyLink"), () => giveLink(store));
-  const element = el(
-    "section", {class: "tools", "aria-label": t("tools.label")},
-    el(
-      "div", {class: "tool-row"},
-      el("div", {class: "field examples"}, preset.field),
-      el("div", {class: "field"}, el("span", {}, t("tools.class")), el("div", {class: "group"}, classes, fewer, more)),
-      el("div", {class: "field"}, el("span", {}, t("tools.mode")), modes),
-      el("div", {class: "group"}, undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), button("csv", t("tools.csv"), () => openCsv(store), {title: t("tools.csvWhy")})),
-      el(
-        "div", {class: "group end"},
-        button("copy-python", t("tools.copyPython"), () => givePython(store)), CONTENT.widget ? null : copyLink, saveMenu(store),
-      ),
-    ),
-    about,
+  const field = (key, part) => div("field", el("span", {}, t(key)), part);
+  const csv = button("csv", t("tools.csv"), () => openCsv(store), {title: t("tools.csvWhy")});
+  const python = button("copy-python", t("tools.copyPython"), () => givePython(store));
+  const link = CONTENT.widget ? null : button("copy-link", t("tools.copyLink"), () => giveLink(store));
+  preset.field.classList.add("examples");
+  const row = div(
+    "tool-row", preset.field, field("tools.class", div("group", classes, fewer, more)),
+    field("tools.mode", el("div", {class: "segments", role: "group", "aria-label": t("tools.mode")}, ...modes)),
+    div("group", undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), csv),
+    div("group end", python, link, saveMenu(store)),
   );
+  const element = el("section", {class: "tools", "aria-label": t("tools.label")}, row, about);
   const update = () => {
-    const {data} = store;
     showClasses(classes, store);
-    for (const mode of ["add", "delete"]) {
-      modes.querySelector(`#mode-${mode}`).setAttribute("aria-pressed", String(store.mode === mode));
-    }
+    for (const each of modes) each.setAttribute("aria-pressed", String(each.id === `mode-${store.mode}`));
     document.documentElement.dataset.mode = store.mode;
     show(preset.input, store.preset ?? "");
     undo.disabled = !store.past.length;
     redo.disabled = !store.future.length;
-    more.disabled = data.classes >= MOST_CLASSES;
-    fewer.disabled = data.classes <= 2;
+    more.disabled = store.data.classes >= MOST_CLASSES;
+    fewer.disabled = store.data.classes <= 2;
     about.replaceChildren(...aboutParts(store));
   };
   return {element, update};
-}
-
-function segment(id, children, act, attributes = {}) {
-  return el("button", {type: "button", id, "data-test": id, onclick: act, ...attributes}, ...children);
 }
 
 function showClasses(place, store) {
@@ -205,41 +146,36 @@ function showClasses(place, store) {
   const shown = JSON.stringify([data.classes, data.classNames]);
   if (place.dataset.shown !== shown) {
     place.dataset.shown = shown;
-    place.replaceChildren(...Array.from({length: data.classes}, (_, k) => segment(
-      `class-${k}`, [markerIcon(k), className(data, k)], () => store.set({pen: k}),
-      {"aria-label": t("tools.classNumber", {label: className(data, k), key: k + 1})},
-    )));
+    place.replaceChildren(...everyNumber(data.classes).map((k) => {
+      const words = t("tools.classNumber", {label: className(data, k), key: k + 1});
+      const choice = button(`class-${k}`, markerIcon(k), () => store.set({pen: k}), {"aria-label": words});
+      choice.append(className(data, k));
+      return choice;
+    }));
   }
   [...place.children].forEach((child, k) => child.setAttribute("aria-pressed", String(k === pen)));
 }
 
 function presetOptions() {
-  const groups = new Map();
-  for (const {id, name, group = ""} of CONTENT.presets) groups.set(group, [...(groups.get(group) ?? []), [id, name]]);
-  return [["", t("tools.own")], ...Array.from(groups, ([group, options]) => ({group, options}))];
+  const groups = Object.entries(Object.groupBy(CONTENT.presets, ({group}) => group));
+  return [["", t("tools.own")], ...groups.map(([group, presets]) => ({group, options: presets.map(({id, name}) => [id, name])}))];
 }
 
+// Conventions that came with the last example, and were not changed since, go with it.
 function choosePreset(store, id) {
-  const preset = presetOf(id);
-  if (!preset) return;
+  if (!id) return;
   player.stop();
-  store.set({cursor: 0, secondCursor: 0, ...leaveConventions(store), ...presetState(preset)});
-}
-
-// Conventions that came with an example, and were not changed since, go with it.
-function leaveConventions(store) {
-  const preset = presetOf(store.preset);
-  const own = preset?.conventions ? settled({...defaultConventions(preset.classes), ...preset.conventions}, preset.classes) : null;
-  return own && sameJson(own, store.conventions) ? {conventions: defaultConventions()} : {};
+  const last = presetOf(store.preset);
+  const own = last?.conventions ? settled(last.conventions, last.classes) : null;
+  store.set({...(sameJson(own, store.conventions) ? {conventions: defaultConventions()} : {}), ...presetState(presetOf(id))});
 }
 
 function changeClasses(store, by) {
-  const {data} = store;
+  const {classNames, ...data} = store.data;
   const classes = data.classes + by;
-  const kept = data.labels.map((label) => label < classes);
-  const {classNames, ...rest} = data;
+  const kept = (_, k) => data.labels[k] < classes;
   store.set({
-    data: {...rest, classes, points: data.points.filter((_, k) => kept[k]), labels: data.labels.filter((_, k) => kept[k])},
+    data: {...data, classes, points: data.points.filter(kept), labels: data.labels.filter(kept)},
     preset: null, ...(by > 0 ? {pen: classes - 1} : {}),
   });
 }
@@ -251,50 +187,40 @@ function clearPoints(store) {
 
 // How many points there are, whether sums are exact, what the example is about.
 function aboutParts(store) {
-  const {data} = store;
-  const exact = onGrid(data) && isDyadic(store.conventions);
-  const chip = (key, why, css) => el("span", {class: `chip ${css}`, title: t(why), "data-test": css}, t(key));
-  const remark = presetOf(store.preset)?.remark;
+  const {data, recorded} = store;
+  const count = data.points.length;
+  const chip = (key, css) => el("span", {class: `chip ${css}`, title: t(`${key}Why`), "data-test": css}, t(key));
+  const sums = isExact(data, store.conventions) ? chip("status.exact", "exact") : chip("status.rounded", "not-exact");
+  const remark = recorded ? CONTENT.recorded.description : presetOf(store.preset)?.remark ?? data.description;
   return [
-    store.recorded ? chip("status.recorded", "status.recordedWhy", "recorded") : null,
-    el("span", {class: "chip"}, countText("status.points", data.points.length)),
-    VIEWS.find(({id}) => id === store.view).rounds ? null
-      : exact ? chip("status.exact", "status.exactWhy", "exact") : chip("status.rounded", "status.roundedWhy", "not-exact"),
-    el("span", {}, store.recorded ? CONTENT.recorded.description ?? "" : remark ?? data.description ?? ""),
-    frameOf(data).even ? null : el("span", {}, t("status.uneven")),
-  ].filter((part) => part !== null);
+    ...(recorded ? [chip("status.recorded", "recorded")] : []),
+    el("span", {class: "chip"}, t(count === 1 ? "status.points.one" : "status.points.many", {count})),
+    ...(openView().rounds ? [] : [sums]),
+    el("span", {}, remark ?? ""),
+    ...(frameOf(data).even ? [] : [el("span", {}, t("status.uneven"))]),
+  ];
 }
 
-// Whether numbers are multiples of 2⁻²⁰, so that their sums and products with points on the grid are exact.
-function isDyadic({lr, margin, start}) {
-  const all = [lr, margin, ...start.bias, ...start.weight.flat()];
-  return isZeroStart(start) ? true : all.every((value) => Number.isInteger(value * 2 ** 20));
+// Whether points lie on the grid of 1/64, and from other weights than zero all numbers on one of 2⁻²⁰: then sums are exact.
+function isExact({points}, {lr, margin, start}) {
+  const on = (values, grid) => values.every((value) => Number.isInteger(value * grid));
+  return on(points.flat(), 64) && (isZeroStart(start) || on([lr, margin, ...start.bias, ...start.weight.flat()], 2 ** 20));
 }
 
 function saveMenu(store) {
-  const act = (work) => () => { menu.open = false; work(); };
-  const menu = el(
-    "details", {class: "menu"},
-    el("summary", {id: "save", "data-test": "save"}, t("tools.save")),
-    el(
-      "div", {class: "menu-items"},
-      button("save-log", t("tools.saveLog"), act(() => saveLog(store))),
-      button("save-points", t("tools.savePoints"), act(() => savePoints(store))),
-      button("save-picture", t("tools.savePicture"), act(() => savePicture(VIEWS.find(({id}) => id === store.view)))),
-    ),
-  );
-  menu.addEventListener("focusout", (event) => { if (!menu.contains(event.relatedTarget)) menu.open = false; });
+  const works = {log: () => saveLog(store), points: () => savePoints(store), picture: () => savePicture(openView())};
+  const entries = Object.entries(works).map(([name, work]) => button(`save-${name}`, t(`tools.save.${name}`), work));
+  const summary = el("summary", {id: "save", "data-test": "save"}, t("tools.save"));
+  const menu = el("details", {class: "menu"}, summary, div("menu-items", ...entries));
+  menu.addEventListener("focusout", ({relatedTarget}) => { menu.open &&= menu.contains(relatedTarget); });
+  menu.addEventListener("click", ({target}) => { menu.open &&= target.matches("summary"); });
   return menu;
 }
 
-// --- dialogs ------------------------------------------------------------------------------------------------------------
-
 function openDialog(id, title, ...children) {
-  const dialog = el(
-    "dialog", {id, "aria-labelledby": `${id}-title`},
-    el("div", {class: "heading"}, el("h2", {id: `${id}-title`}, title), iconButton(`${id}-close`, "✕", t("close"), () => dialog.close())),
-    ...children,
-  );
+  const close = iconButton(`${id}-close`, "✕", t("close"), () => dialog.close());
+  const heading = div("heading", el("h2", {id: `${id}-title`}, title), close);
+  const dialog = el("dialog", {id, "aria-labelledby": `${id}-title`}, heading, ...children);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   document.getElementById("app").append(dialog);
@@ -302,8 +228,12 @@ function openDialog(id, title, ...children) {
   return dialog;
 }
 
+function textArea(id, attributes) {
+  return el("textarea", {id, "data-test": id, spellcheck: "false", ...attributes});
+}
+
 function textDialog(id, title, text) {
-  const field = el("textarea", {id: `${id}-text`, "data-test": `${id}-text`, readonly: true, rows: 18, spellcheck: "false", "aria-label": title});
+  const field = textArea(`${id}-text`, {readonly: true, rows: 18, "aria-label": title});
   field.value = text;
   openDialog(id, title, field, el("p", {class: "said remark", role: "status"}));
   field.focus();
@@ -313,95 +243,71 @@ function textDialog(id, title, text) {
 
 function givePython(store) {
   if (store.problem) return notice(t(store.problem), "warning");
-  const text = VIEWS.find(({id}) => id === store.view).python?.(store) ?? pythonScript(store);
+  const text = openView().python?.(store) ?? pythonScript(store);
   textDialog("python", t("python.title"), text);
   copyText(text, t("copied.python"), () => notice(t("copied.not"), "warning"));
 }
 
 function giveLink(store) {
-  const link = linkTo(store);
+  const link = `${location.href.split("#")[0]}#${store.toFragment()}`;
   copyText(link, t("copied.link"), () => textDialog("link", t("link.title"), link));
 }
 
 function openCsv(store) {
-  const field = el("textarea", {id: "csv-text", "data-test": "csv-text", rows: 12, spellcheck: "false", "aria-label": t("csv.paste"), placeholder: "x1,x2,label\n0,0,-1\n1,1,1"});
+  const field = textArea("csv-text", {rows: 12, "aria-label": t("csv.paste"), placeholder: "x1,x2,label\n0,0,-1\n1,1,1"});
   const problem = el("p", {class: "problem", role: "alert"});
   const use = (text) => {
-    try {
-      loadCsv(store, text);
-      dialog.close();
-    } catch (error) {
-      problem.textContent = t("csv.problem", {error: error.message});
-    }
+    if (loadCsv(store, text, (words) => { problem.textContent = words; })) dialog.close();
   };
-  const file = el("input", {type: "file", class: "hidden", id: "csv-file", "data-test": "csv-file", accept: ".csv,.txt,.tsv,text/*", onchange: async () => use(await file.files[0].text())});
-  const dialog = openDialog(
-    "csv-dialog", t("csv.title"), el("p", {}, t("csv.text")), field, problem,
-    el("div", {class: "group"}, button("csv-use", t("csv.use"), () => use(field.value), {class: "primary"}), el("label", {class: "file"}, t("csv.file"), file)),
-  );
+  const file = el("input", {
+    type: "file", class: "hidden", id: "csv-file", "data-test": "csv-file", accept: ".csv,.txt,.tsv,text/*",
+    onchange: async () => use(await file.files[0].text()),
+  });
+  const take = button("csv-use", t("csv.use"), () => use(field.value), {class: "primary"});
+  const buttons = div("group", take, el("label", {class: "file"}, t("csv.file"), file));
+  const dialog = openDialog("csv-dialog", t("csv.title"), el("p", {}, t("csv.text")), field, problem, buttons);
   field.focus();
 }
 
 function openHelp() {
   const keys = [
-    [["→", "←"], "step"], [[t("help.space")], "play"], [["Home", "End"], "ends"], [["1", "2", "3", "4"], "class"], [["A"], "add"],
-    [["Tab"], "tab"], [["←", "↑", "→", "↓"], "move"], [["Shift"], "snap"], [["C"], "change"], [["Del"], "remove"], [["Ctrl+Z", "Ctrl+Y"], "undo"], [["?"], "help"],
+    ["step", "→", "←"], ["play", t("help.space")], ["ends", "Home", "End"], ["class", "1", "2", "3", "4"], ["add", "A"], ["tab", "Tab"],
+    ["move", "←", "↑", "→", "↓"], ["snap", "Shift"], ["change", "C"], ["remove", "Del"], ["undo", "Ctrl+Z", "Ctrl+Y"], ["help", "?"],
   ];
-  openDialog(
-    "help-dialog", t("help.title"),
-    el("dl", {class: "keys"}, ...keys.flatMap(([names, key]) => [
-      el("dt", {}, ...names.map((name) => el("kbd", {}, name))), el("dd", {}, t(`help.${key}`)),
-    ])),
-    el("p", {}, t("help.touch")), el("p", {class: "remark"}, t("help.about", {version: CONTENT.version ?? ""})),
-  );
+  const rows = keys.map(([key, ...names]) => [el("span", {}, ...names.map((name) => el("kbd", {}, name))), t(`help.${key}`)]);
+  const about = remark(t("help.about", {version: CONTENT.version}));
+  openDialog("help-dialog", t("help.title"), definitions("keys", rows), el("p", {}, t("help.touch")), about);
 }
 
-// --- keys, files, the host ----------------------------------------------------------------------------------------------
-
-function listenToKeys(store) {
-  document.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-    if (useKey(event, store)) event.preventDefault();
-  });
-}
-
+// Whether the page has used a key.
 function useKey(event, store) {
-  const {target, key} = event;
-  const typing = target.matches?.("input, select, textarea");
-  if (event.ctrlKey || event.metaKey) return !(typing && target.type !== "range" && target.type !== "checkbox") && undoKey(event, store);
-  if (typing || event.altKey) return false;
-  if (target.matches?.("button, summary, a") && (key === " " || key === "Enter")) return false;
-  if (key === "?") openHelp();
-  else if (/^[1-4]$/.test(key)) { if (Number(key) <= store.data.classes) store.set({pen: Number(key) - 1}); }
-  else if (key === "a" || key === "A") addInTheMiddle(store);
-  else return VIEWS.find(({id}) => id === store.view).keys?.(event, store) ?? false;
-  return true;
-}
-
-function undoKey(event, store) {
+  if (event.defaultPrevented || document.querySelector("dialog[open]")) return false;
+  const {target, shiftKey} = event;
   const key = event.key.toLowerCase();
-  if (key === "z" && !event.shiftKey) store.undo();
-  else if (key === "y" || (key === "z" && event.shiftKey)) store.redo();
-  else return false;
+  const typing = target.matches?.("input, select, textarea");
+  if (event.ctrlKey || event.metaKey) {
+    if (typing && !["range", "checkbox"].includes(target.type)) return false;
+    if (key === "z" && !shiftKey) store.undo();
+    else if (key === "y" || key === "z") store.redo();
+    else return false;
+  } else if (typing || event.altKey || (target.matches?.("button, summary, a") && (key === " " || key === "enter"))) return false;
+  else if (key === "?") openHelp();
+  else if (key >= "1" && key <= String(store.data.classes)) store.set({pen: Number(key) - 1});
+  else if (key === "a") addInTheMiddle(store);
+  else return openView().transport?.keys(event) ?? false;
   return true;
 }
 
 // For those who have no mouse: a point in the middle, which has the focus and can be moved.
 function addInTheMiddle(store) {
   const frame = frameOf(store.data);
-  addPoint(store, snapped([(frame.x[0] + frame.x[1]) / 2, (frame.y[0] + frame.y[1]) / 2], frame));
+  addPoint(store, snapped([frame.x, frame.y].map(([lo, hi]) => (lo + hi) / 2), frame));
   const points = document.querySelectorAll(".view:not([hidden]) svg.plane .point[tabindex]");
   points[store.data.points.length - 1]?.focus();
 }
 
 function listenToDrops(store) {
-  const load = (text) => {
-    try {
-      loadCsv(store, text);
-    } catch (error) {
-      notice(t("csv.problem", {error: error.message}), "warning");
-    }
-  };
+  const load = (text) => loadCsv(store, text, (words) => notice(words, "warning"));
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", async (event) => {
     event.preventDefault();
@@ -418,19 +324,16 @@ function listenToDrops(store) {
 // In a notebook: edited points go to the parent window, and points from there are shown.
 function listenToHost(store) {
   if (!CONTENT.widget || window.parent === window) return;
-  const tell = () => {
-    const {points, labels, classes} = store.data;
-    window.parent.postMessage({type: "torchperc-play", points, labels, classes}, "*");
-  };
-  store.on((_, changes) => { if (changes.has("data") && !store.dragging) tell(); });
+  store.on((_, changes) => {
+    const {points, labels} = store.data;
+    if (changes.has("data") && !store.dragging) window.parent.postMessage({type: "torchperc-play", points, labels}, "*");
+  });
   addEventListener("message", ({source, data: message}) => {
     if (source !== window.parent || message?.type !== "torchperc-play-set") return;
     const {points, labels} = message;
-    const classes = Math.max(2, message.classes ?? 0, ...labels.map((label) => label + 1));
-    const data = checkData({points, labels, classes});
-    if (!sameJson([points, labels, classes], [store.data.points, store.data.labels, store.data.classes])) {
-      store.set({data, preset: null, cursor: 0, secondCursor: 0});
-    }
+    if (sameJson([points, labels], [store.data.points, store.data.labels])) return;
+    const classes = labels.reduce((most, label) => Math.max(most, label + 1), 2);
+    store.set({data: checkData({points, labels, classes}), preset: null, cursor: 0, secondCursor: 0});
   });
 }
 

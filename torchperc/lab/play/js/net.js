@@ -2,11 +2,9 @@
 //
 // Samples are {points: [[x1, x2], ...], signs: [-1 | +1, ...]}. A net is {weight, bias}, with s = weight·h + bias, and
 // {hidden: {activation, weight: [[..2], ...H], bias: [..H]}} if there is a hidden layer; without one, h is the point.
-// These are the numbers that tp.Perceptron(2) and tp.MLP(2, hidden=(H,), activation=...) keep. A gradient has the same entries.
-// Settings are {head, tie, lr, mode, batchSize, order, seed, start}, with the names that torchperc uses:
-// head "perceptron" | "lms" | "logistic", tie "update" | "sign" | "strict" (the derivative at the kink),
-// mode "batch" | "stochastic" | "minibatch", order "given" | "shuffled" (a new permutation per epoch). A start without
-// weights is drawn by {activation, hidden, seed}.
+// These are the numbers that tp.Perceptron(2) and tp.MLP(2, hidden=(H,)) keep. A gradient has the same entries.
+// Settings are {head, tie, lr, mode, batchSize, order, seed, start}, with the names that torchperc uses; tie is the
+// derivative at the kink. A start without weights is drawn by {activation, hidden, seed}.
 
 const HEADS = ["perceptron", "lms", "logistic"];
 const DESCENT_MODES = ["batch", "stochastic", "minibatch"];
@@ -15,29 +13,6 @@ const MAX_STEPS = 10000;
 const DIVERGED = 1e9; // a loss that has grown so many times will not come back
 const STILL = 1e-9; // a gradient this short is zero but for rounding
 const PLATEAU = 100; // steps in which the loss fell by less than 1 %
-
-// Starts on XOR and how they stand after 600 steps of batch descent on the logistic loss.
-const NET_STARTS = [
-  {id: "tanh", activation: "tanh", hidden: 2, seed: 0, lr: 1, standing: "solved"},
-  {id: "slow", activation: "tanh", hidden: 2, seed: 10, lr: 1, standing: "solved"},
-  {id: "stuck", activation: "tanh", hidden: 2, seed: 3, lr: 1, standing: "plateau"},
-  {id: "sigmoid", activation: "sigmoid", hidden: 2, seed: 2, lr: 5, standing: "solved"},
-  {id: "relu", activation: "relu", hidden: 2, seed: 4, lr: 1, standing: "solved"},
-  {id: "dead", activation: "relu", hidden: 2, seed: 1, lr: 1, standing: "dead"},
-];
-
-// --- samples, scores, losses ---------------------------------------------------------------------------------------
-
-// Labels −1/+1 out of class numbers: one class is +1, all others are −1.
-function signedSamples(data, positive = 1) {
-  return {points: data.points, signs: data.labels.map((label) => (label === positive ? 1 : -1))};
-}
-
-// Whether the criterion's derivative is −y (and not 0) at this score; at y·s = 0 that is a choice, the tie.
-function criterionMoves(score, sign, tie) {
-  const slack = sign * score;
-  return slack < 0 || (slack === 0 && (tie === "update" || (tie === "sign" && sign < 0)));
-}
 
 // The loss of one sample: max(0, −y·s), ½(y − s)² or log(1 + exp(−y·s)), the last without overflow.
 function sampleLoss(head, score, sign) {
@@ -49,7 +24,10 @@ function sampleLoss(head, score, sign) {
 
 // dℓ/ds of one sample.
 function sampleSlope(head, score, sign, tie = "update") {
-  if (head === "perceptron") return criterionMoves(score, sign, tie) ? -sign : 0;
+  if (head === "perceptron") { // at the kink y·s = 0 the derivative is a choice
+    const moves = sign * score < 0 || (score === 0 && (tie === "update" || (tie === "sign" && sign < 0)));
+    return moves ? -sign : 0;
+  }
   if (head === "lms") return score - sign;
   const small = Math.exp(-Math.abs(score));
   return -sign * (sign * score > 0 ? small / (1 + small) : 1 / (1 + small));
@@ -67,23 +45,16 @@ function activationSlope(name, inner, outer) {
   return name === "relu" ? Number(inner > 0) : outer * (1 - outer);
 }
 
-// The start of tp.MLP(2, hidden=(H,), init="uniform", seed=seed, dtype=torch.float64): every weight from U(−1, 1).
+// The start of tp.MLP(2, hidden=(H,), init="uniform", seed=seed, dtype=torch.float64): every weight from U(−1, 1), which
+// torch draws from the lower 53 of 64 random bits.
 function startNet({hidden, activation, seed}) {
   const random = new TorchGenerator(seed);
-  const draw = (count) => everyNumber(count).map(() => 2 * uniformDraw(random) - 1);
+  const draw = (count) => everyNumber(count).map(() => ((random.next() & 0x1fffff) * 2 ** 32 + random.next()) * 2 ** -52 - 1);
   const flat = draw(2 * hidden);
   const weight = everyNumber(hidden).map((k) => flat.slice(2 * k, 2 * k + 2));
   const layer = {activation, weight, bias: draw(hidden)};
   return {hidden: layer, weight: draw(hidden), bias: draw(1)[0]};
 }
-
-// The next number from U(0, 1) as torch draws it in float64: the lower 53 of 64 random bits.
-function uniformDraw(random) {
-  const upper = random.next() & 0x1fffff;
-  return (upper * 2 ** 32 + random.next()) * 2 ** -53;
-}
-
-// --- forward and backward ------------------------------------------------------------------------------------------
 
 // What goes into the hidden units, what comes out of them (the point itself without any), and the score.
 function forwardNet({hidden, weight, bias}, point) {
@@ -93,9 +64,7 @@ function forwardNet({hidden, weight, bias}, point) {
   return {inner, outer, score: outer.reduce((sum, value, k) => sum + value * weight[k], 0) + bias};
 }
 
-function netScore(net, point) {
-  return forwardNet(net, point).score;
-}
+const netScore = (net, point) => forwardNet(net, point).score;
 
 // The mean loss over all samples, and how many decisions are wrong, where s ≥ 0 decides for +1.
 function netFigures(net, samples, head) {
@@ -108,10 +77,6 @@ function netFigures(net, samples, head) {
   return {loss: loss / samples.points.length, errors};
 }
 
-function meanLoss(samples, net, head) {
-  return netFigures(net, samples, head).loss;
-}
-
 // A net with every number changed: change(own) or change(own, other's), layer by layer.
 function mapNet(net, change, other = null) {
   const vectors = (own, theirs) => own.map((value, k) => change(value, theirs?.[k]));
@@ -122,8 +87,7 @@ function mapNet(net, change, other = null) {
   return {...made, hidden: {activation, weight: rows, bias: vectors(bias, other?.hidden.bias)}};
 }
 
-// Mean loss over a batch of sample numbers and its gradient by the chain rule: with e = ℓ'(s)/|B| and h the outputs of the
-// hidden layer, ∂L/∂v_k = e·h_k, ∂L/∂c = e, ∂L/∂b_k = e·v_k·f'(a_k), ∂L/∂w_k = e·v_k·f'(a_k)·x, summed over the batch.
+// Mean loss over a batch of sample numbers and its gradient by the chain rule.
 function netGradient(net, samples, head, tie, batch) {
   const sum = mapNet(net, () => 0);
   let loss = 0;
@@ -145,23 +109,8 @@ function netGradient(net, samples, head, tie, batch) {
   return {...mapNet(sum, (value) => value / batch.length), loss: loss / batch.length};
 }
 
-function netNumbers({hidden, weight, bias}) {
-  return [...(hidden ? [...hidden.weight.flat(), ...hidden.bias] : []), ...weight, bias];
-}
-
-function gradientNorm(gradient) {
-  return Math.hypot(...netNumbers(gradient));
-}
-
-// w ← w − η·∇L
-function descended(net, gradient, lr) {
-  return mapNet(net, (value, slope) => value - lr * slope, gradient);
-}
-
-// --- batches -------------------------------------------------------------------------------------------------------
-
-function everyNumber(count) {
-  return Array.from({length: count}, (_, i) => i);
+function gradientNorm({hidden, weight, bias}) {
+  return Math.hypot(...(hidden ? [...hidden.weight.flat(), ...hidden.bias] : []), ...weight, bias);
 }
 
 function batchLength(settings, count) {
@@ -173,8 +122,7 @@ function stepsPerEpoch(settings, count) {
   return Math.ceil(count / batchLength(settings, count));
 }
 
-// Gives one batch of sample numbers after the other, epoch after epoch; the last of an epoch may be smaller.
-// Shuffled epochs are those that RuleTrainer(order="shuffled", seed=...) presents.
+// Gives one batch of sample numbers after the other; shuffled epochs are those that RuleTrainer presents.
 function batchFeeder(count, settings) {
   const size = batchLength(settings, count);
   const shuffled = settings.mode !== "batch" && settings.order === "shuffled";
@@ -186,24 +134,21 @@ function batchFeeder(count, settings) {
   };
 }
 
-// --- the path of a run ---------------------------------------------------------------------------------------------
-
-// A path: states[t] is the net after t steps, with the mean loss and the wrong decisions over all samples, and moves[t] the
-// batch and gradient that lead from states[t] to states[t + 1]. `ended` is null, "still" (a whole epoch without any gradient,
-// in a linear net), "diverged" or "limit".
+// A path: states[t] is the net after t steps, with losses and wrong decisions over all samples, and moves[t] the batch and
+// gradient that lead to states[t + 1]. `ended` is null, "still" (an epoch without a gradient), "diverged" or "limit".
 function startPath(samples, settings) {
   const path = {samples, settings, states: [], losses: [], errors: [], moves: [], ended: null};
   path.feed = batchFeeder(samples.points.length, settings);
   path.quiet = 0; // steps since the weights last moved
   const net = settings.start ? mapNet(settings.start, (value) => value) : startNet(settings);
-  recordState(path, net, netFigures(net, samples, settings.head));
-  return path;
+  return recordState(path, net);
 }
 
-function recordState(path, net, {loss, errors}) {
+function recordState(path, net, {loss, errors} = netFigures(net, path.samples, path.settings.head)) {
   path.states.push(net);
   path.losses.push(loss);
   path.errors.push(errors);
+  return path;
 }
 
 // Steps are made when they are asked for; returns how far the path reaches.
@@ -217,7 +162,7 @@ function pathStep(path) {
   const net = path.states[path.states.length - 1];
   const batch = path.feed();
   const gradient = netGradient(net, samples, settings.head, settings.tie, batch);
-  const next = descended(net, gradient, settings.lr);
+  const next = mapNet(net, (value, slope) => value - settings.lr * slope, gradient);
   const figures = netFigures(next, samples, settings.head);
   if (!Number.isFinite(figures.loss) || figures.loss > DIVERGED * Math.max(1, path.losses[0])) {
     path.ended = "diverged";
@@ -230,8 +175,6 @@ function pathStep(path) {
   if (!net.hidden && path.moves.length % epoch === 0 && path.quiet >= epoch) path.ended = "still";
   else if (path.states.length > MAX_STEPS) path.ended = "limit";
 }
-
-// --- how a net stands ----------------------------------------------------------------------------------------------
 
 // Hidden units whose output and slope are 0 at every sample: no gradient reaches their weights any more.
 function deadUnits(net, samples) {
@@ -247,11 +190,11 @@ function pathStanding(path, t) {
   return t >= PLATEAU && path.losses[t] > 0.99 * path.losses[t - PLATEAU] ? "plateau" : "learning";
 }
 
-// --- what theory says ----------------------------------------------------------------------------------------------
-
 // The largest eigenvalue of the mean of φ·φᵀ with φ = (x1, x2, 1), by the trigonometric formula for 3 × 3 matrices.
 function largestEigenvalue(points) {
-  const m = secondMoments(points);
+  const rows = points.map(([x1, x2]) => [x1, x2, 1]);
+  const moment = (i, j) => rows.reduce((sum, row) => sum + row[i] * row[j], 0) / rows.length;
+  const m = [0, 1, 2].map((i) => [0, 1, 2].map((j) => moment(i, j)));
   const off = m[0][1] ** 2 + m[0][2] ** 2 + m[1][2] ** 2;
   const mean = (m[0][0] + m[1][1] + m[2][2]) / 3;
   const spread = Math.sqrt(((m[0][0] - mean) ** 2 + (m[1][1] - mean) ** 2 + (m[2][2] - mean) ** 2 + 2 * off) / 6);
@@ -259,12 +202,6 @@ function largestEigenvalue(points) {
   const scaled = m.map((row, i) => row.map((value, j) => (value - (i === j ? mean : 0)) / spread));
   const half = Math.max(-1, Math.min(1, determinant3(scaled) / 2));
   return mean + 2 * spread * Math.cos(Math.acos(half) / 3);
-}
-
-function secondMoments(points) {
-  const rows = points.map(([x1, x2]) => [x1, x2, 1]);
-  const mean = (i, j) => rows.reduce((sum, row) => sum + row[i] * row[j], 0) / rows.length;
-  return [0, 1, 2].map((i) => [0, 1, 2].map((j) => mean(i, j)));
 }
 
 function determinant3([[a, b, c], [d, e, f], [g, h, i]]) {
@@ -275,60 +212,43 @@ function determinant3([[a, b, c], [d, e, f], [g, h, i]]) {
 function stepLimit(head, points, size) {
   if (head === "perceptron") return Infinity;
   const count = points.length;
-  const longest = Math.max(...points.map(([x1, x2]) => x1 * x1 + x2 * x2 + 1));
+  const longest = points.reduce((most, [x1, x2]) => Math.max(most, x1 * x1 + x2 * x2 + 1), 1);
   const smallest = count % size || size;
   const curvature = size > 1 ? Math.min(longest, (count * largestEigenvalue(points)) / smallest) : longest;
   return 2 / ((head === "lms" ? 1 : 0.25) * curvature);
 }
 
-// The lowest point of the LMS loss by its normal equations; with a bias given, of the slice at that bias.
-// null where the points leave it open (they lie on one line, or are too few).
-function lmsOptimum(samples, bias = null) {
-  const moments = secondMoments(samples.points);
-  const mean = (value) => samples.points.reduce((sum, point, i) => sum + value(point, samples.signs[i]), 0) / samples.points.length;
-  const right = [mean(([x1], y) => x1 * y), mean(([, x2], y) => x2 * y), mean((_, y) => y)];
-  if (bias === null) {
-    const found = solveLinear(moments, right);
-    return found && {weight: [found[0], found[1]], bias: found[2]};
-  }
-  const matrix = [0, 1].map((i) => [moments[i][0], moments[i][1]]);
-  const found = solveLinear(matrix, [0, 1].map((i) => right[i] - moments[i][2] * bias));
-  return found && {weight: found, bias};
+// The lowest point of the LMS loss by its normal equations, about the mean of the points; with a bias given, of the slice
+// at that bias. null where the points leave it open (they lie on one line, or are too few).
+function lmsOptimum({points, signs}, bias = null) {
+  const mean = (value) => points.reduce((sum, point, i) => sum + value(point, signs[i]), 0) / points.length;
+  const middle = bias === null ? [mean((x) => x[0]), mean((x) => x[1])] : [0, 0];
+  const level = bias ?? mean((_, y) => y);
+  const moment = (i, j) => mean((x) => (x[i] - middle[i]) * (x[j] - middle[j]));
+  const [a, b, c] = [moment(0, 0), moment(0, 1), moment(1, 1)];
+  const [right1, right2] = [0, 1].map((j) => mean((x, y) => (x[j] - middle[j]) * (y - level)));
+  const determinant = a * c - b * b;
+  if (determinant <= 1e-12 * a * c) return null;
+  const weight = [(c * right1 - b * right2) / determinant, (a * right2 - b * right1) / determinant];
+  return {weight, bias: bias ?? level - weight[0] * middle[0] - weight[1] * middle[1]};
 }
 
-// Gaussian elimination with the largest pivot; null if the matrix is singular but for rounding.
-function solveLinear(matrix, right) {
-  const size = right.length;
-  const rows = matrix.map((row, i) => [...row, right[i]]);
-  const scale = Math.max(...matrix.flat().map(Math.abs));
-  for (let k = 0; k < size; k++) {
-    const pivot = everyNumber(size).slice(k).reduce((best, i) => (Math.abs(rows[i][k]) > Math.abs(rows[best][k]) ? i : best), k);
-    if (Math.abs(rows[pivot][k]) <= 1e-12 * scale) return null;
-    [rows[k], rows[pivot]] = [rows[pivot], rows[k]];
-    for (let i = 0; i < size; i++) {
-      if (i === k) continue;
-      const factor = rows[i][k] / rows[k][k];
-      for (let j = k; j <= size; j++) rows[i][j] -= factor * rows[k][j];
-    }
-  }
-  return rows.map((row, i) => row[size] / row[i]);
+// So many cells between two ends.
+function gridAxis([lo, hi], cells) {
+  return everyNumber(cells + 1).map((k) => lo + ((hi - lo) * k) / cells);
 }
 
-// --- the loss surface ----------------------------------------------------------------------------------------------
-
-// Mean loss on a grid of (w1, w2) at a fixed bias: values[row][column] at w2 = box.low[1] + row·step, w1 likewise.
-function lossSurface(samples, head, bias, box, cells) {
-  const axis = (j) => Array.from({length: cells + 1}, (_, k) => box.low[j] + ((box.high[j] - box.low[j]) * k) / cells);
-  const [first, second] = [axis(0), axis(1)];
-  const values = second.map((w2) => first.map((w1) => meanLoss(samples, {weight: [w1, w2], bias}, head)));
-  const flat = values.flat();
-  return {first, second, values, low: Math.min(...flat), high: Math.max(...flat)};
+// The values of a function on a grid over a frame: values[row][column] at (first[column], second[row]).
+function gridOf({x, y}, cells, value) {
+  const [first, second] = [gridAxis(x, cells), gridAxis(y, cells)];
+  return {first, second, values: second.map((up) => first.map((across) => value([across, up])))};
 }
 
-// Levels for contour lines: closer together near the lowest loss, where the surface is flat.
-function contourLevels(surface, count) {
-  const range = surface.high - surface.low;
-  return everyNumber(count).map((k) => surface.low + range * ((k + 1) / (count + 1)) ** 2);
+// Mean loss over (w1, w2) at a fixed bias, with its lowest and highest value.
+function lossSurface(samples, head, bias, frame, cells) {
+  const grid = gridOf(frame, cells, (weight) => netFigures({weight, bias}, samples, head).loss);
+  const flat = grid.values.flat();
+  return {...grid, low: Math.min(...flat), high: Math.max(...flat)};
 }
 
 // The line values = level on a grid as segments [[x, y], [x, y]], cell by cell (marching squares).

@@ -1,9 +1,5 @@
 // The Mersenne Twister mt19937 as torch.Generator uses it, so that a seed means the same here as in Python.
-//
-//   generator = new TorchGenerator(seed)   torch.Generator().manual_seed(seed)
-//   generator.next()                       the next 32 random bits, as a number from 0 to 2³² − 1
-//   generator.below(n)                     int(torch.randint(n, (1,), generator=generator))
-//   generator.permutation(n)               torch.randperm(n, generator=generator).tolist()
+// next() gives 32 random bits as a number, below(n) what torch.randint gives, permutation(n) what torch.randperm gives.
 
 const TWISTER_SIZE = 624;
 const TWISTER_SHIFT = 397;
@@ -11,7 +7,7 @@ const TWISTER_SHIFT = 397;
 class TorchGenerator {
   constructor(seed) {
     this.words = new Uint32Array(TWISTER_SIZE);
-    this.words[0] = seed % 2 ** 32;  // torch keeps the lower 32 bits of a seed
+    this.words[0] = seed % 2 ** 32; // torch keeps the lower 32 bits of a seed
     for (let i = 1; i < TWISTER_SIZE; i++) {
       const before = this.words[i - 1] ^ (this.words[i - 1] >>> 30);
       this.words[i] = Math.imul(1812433253, before) + i;
@@ -26,7 +22,7 @@ class TorchGenerator {
     bits ^= (bits << 7) & 0x9d2c5680;
     bits ^= (bits << 15) & 0xefc60000;
     bits ^= bits >>> 18;
-    return bits >>> 0;  // as a number that is not negative
+    return bits >>> 0; // as a number that is not negative
   }
 
   // New words from the old ones: each from the top bit of one, the other bits of the next, and a word further on.
@@ -45,11 +41,16 @@ class TorchGenerator {
 
   // Fisher and Yates: every place in turn is swapped with one from itself to the end.
   permutation(n) {
-    const order = Array.from({ length: n }, (_, i) => i);
+    const order = everyNumber(n);
     for (let i = 0; i < n - 1; i++) {
       const j = i + this.below(n - i);
       [order[i], order[j]] = [order[j], order[i]];
     }
     return order;
   }
+}
+
+// 0 … count − 1
+function everyNumber(count) {
+  return Array.from({length: count}, (_, i) => i);
 }

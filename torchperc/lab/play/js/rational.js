@@ -1,13 +1,9 @@
 // Exact fractions on BigInt. Every double is a whole number times a power of two, so every input has an exact fraction,
-// and sums, products and comparisons of them round nothing: what is proved with them is proved.
+// and what is proved with them is proved.
 //
 //   Rational.of(0.25)            1/4, exactly; also of a BigInt or a Rational
 //   new Rational(1n, 3n)         1/3, always in lowest terms with a positive denominator
-//   a.plus(b) minus times over   arithmetic; b may be a number, a BigInt or a Rational
-//   a.negated()  a.absolute()    −a, |a|
-//   a.compare(b)                 −1, 0 or 1;  a.sign() is a.compare(0), a.equals(b), a.isZero()
-//   a.toNumber()                 the nearest double
-//   a.toString()                 "1/3", "2"
+//   a.plus(b) minus times over   arithmetic; b may be a number, a BigInt or a Rational; a.compare(b) is −1, 0 or 1
 class Rational {
   constructor(numerator, denominator = 1n) {
     if (denominator === 0n) throw new Error("a fraction with a denominator of 0 is no number");
@@ -22,7 +18,7 @@ class Rational {
     if (typeof value === "bigint") return new Rational(value);
     if (!Number.isFinite(value)) throw new Error(`${value} is no finite number, so it has no fraction`);
     let halvings = 0n;
-    while (!Number.isInteger(value)) {  // doubling a double is exact, and ends: its last bit is at 2⁻¹⁰⁷⁴ at the lowest
+    while (!Number.isInteger(value)) { // doubling a double is exact, and ends: its last bit is at 2⁻¹⁰⁷⁴ at the lowest
       value *= 2;
       halvings += 1n;
     }
@@ -35,7 +31,7 @@ class Rational {
   }
 
   minus(other) {
-    return this.plus(Rational.of(other).negated());
+    return this.plus(Rational.of(other).times(-1));
   }
 
   times(other) {
@@ -48,49 +44,24 @@ class Rational {
     return new Rational(this.numerator * b.denominator, this.denominator * b.numerator);
   }
 
-  negated() {
-    return new Rational(-this.numerator, this.denominator);
-  }
-
-  absolute() {
-    return this.numerator < 0n ? this.negated() : this;
-  }
-
-  sign() {
-    return signOfWhole(this.numerator);
-  }
-
-  isZero() {
-    return this.numerator === 0n;
-  }
-
   compare(other) {
-    const b = Rational.of(other);  // denominators are positive, so multiplying by them keeps the order
+    const b = Rational.of(other); // denominators are positive, so multiplying by them keeps the order
     return signOfWhole(this.numerator * b.denominator - b.numerator * this.denominator);
-  }
-
-  equals(other) {
-    return this.compare(other) === 0;
   }
 
   toNumber() {
     // a quotient of at least 64 bits, whose last bit says whether anything is left: rounded once, by Number
     const shift = 64 + bitLength(this.denominator) - bitLength(this.numerator);
-    const [top, below] = shift >= 0
-      ? [this.numerator << BigInt(shift), this.denominator]
-      : [this.numerator, this.denominator << BigInt(-shift)];
+    const top = this.numerator << BigInt(Math.max(0, shift));
+    const below = this.denominator << BigInt(Math.max(0, -shift));
     const quotient = top / below;
     const sticky = quotient * below === top ? 0n : this.numerator < 0n ? -1n : 1n;
-    const half = Math.trunc(shift / 2);  // 2 ** −shift in two factors, because it may be smaller than any double
+    const half = Math.trunc(shift / 2); // 2 ** −shift in two factors, because it may be smaller than any double
     return Number(quotient * 2n + sticky) * 2 ** (-half - 1) * 2 ** (half - shift);
   }
 
   toString() {
     return this.denominator === 1n ? `${this.numerator}` : `${this.numerator}/${this.denominator}`;
-  }
-
-  toJSON() {
-    return this.toString();
   }
 }
 
@@ -100,10 +71,8 @@ function leastFraction(fractions) {
 
 // The greatest common divisor, never negative; 1 for 0 and 0, so that one can divide by it.
 function greatestDivisor(a, b) {
-  a = a < 0n ? -a : a;
-  b = b < 0n ? -b : b;
   while (b) [a, b] = [b, a % b];
-  return a || 1n;
+  return (a < 0n ? -a : a) || 1n;
 }
 
 function signOfWhole(value) {

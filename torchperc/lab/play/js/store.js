@@ -1,55 +1,41 @@
 // The state of the page: plain JSON, with undo and the fragment of the address; the log and the proof follow from it.
 //
-// A view is an object {id, mount(element, store), update(store, changes)}: `mount` builds its elements once, `update`
-// is called when the view is shown and after every change while it is shown; `changes` is a Set of the names of the
-// entries of the state that changed ("data", "conventions", "second", "cursor", "overlays", "gradient", ...), with
-// "view" when the view was just opened and "theme" when that was switched (redraw everything then).
-// Its tab is called t("view." + id). `keys(event, store)`, if there is one, is asked first about every key and returns
-// true if it has used it; `picture()`, if there is one, returns the <svg> or <canvas> that "PNG" saves; `python(store)`,
-// if there is one, returns the script that "Copy as Python" gives in place of that of the rule; `rounds: true` says that
-// its sums are rounded whatever the points, so that the page does not call them exact.
+// store.data is {points, labels, classes, names?, classNames?}; store.conventions and store.second are those of the rule and
+// of the comparison; store.cursor and store.secondCursor say how many mistakes of their logs are shown; store.gradient and
+// store.twolayer belong to those views. store.log, store.secondLog and store.proof are computed when asked for and kept, null
+// if the data allow none. store.set(patch) changes entries, and remembers data and conventions for undo.
 //
-// store.data          {points: [[x1, x2], ...], labels: [0..K-1, ...], classes: K, names: [..]?, classNames: [..]?}
-// store.conventions   {tie, biasStep, order, seed, lr, margin, maxEpochs, start: {weight: [[..], ..], bias: [..]}}
-// store.second        the other set of conventions, for the comparison
-// store.cursor        how many mistakes of the log have been shown: 0 is the start, log.index.length the end
-// store.gradient, store.twolayer   plain JSON of those views
-// store.log, store.secondLog, store.proof   computed when asked for, then kept; null if the data allow none
-// store.dragging      true while a point is dragged: put off what takes long
-// store.set({name: value, ...}, {undo: false})   changes entries; undo: true (default for data and conventions)
-//                     remembers the state before, so that Ctrl+Z brings it back
+// A view is {id, mount(element, store), update(store, changes)}: `mount` builds its elements once, `update` is called when
+// it is shown and after every change while it is; `changes` is a Set of the names of entries that changed, with "view" when
+// the view was just opened and "theme" when that was switched. It may have `transport`, which is asked about keys, `planes`,
+// which "PNG" saves, `python(store)`, its own script, and `rounds: true`: its sums are rounded whatever the points.
 
 const VIEWS = [];
-
-function registerView(view) {
-  VIEWS.push(view);
-}
-
-const GRID = 1 / 64;
-const HALF_WIDTH = 1.5;
 const MOST_CLASSES = 4;
-const MOST_POINTS = 1000; // as in points.py
+const MOST_POINTS = 1000; // as in recorded.py
 const MOST_EPOCHS = 10000; // that a page can run without standing still
 const MOST_UNDO = 200;
 const REMEMBERED = ["data", "conventions", "second", "preset", "recorded"];
 const IN_LINK = ["data", "conventions", "second", "cursor", "secondCursor", "view", "overlays", "gradient", "twolayer"];
+const OVERLAYS = ["averaged", "voted", "pocket"];
 
-function zeroStart(classes) {
-  const rows = classes > 2 ? classes : 1;
-  return {weight: Array.from({length: rows}, () => [0, 0]), bias: Array(rows).fill(0)};
+// What Python puts into the page, see page.content.
+const CONTENT = JSON.parse(document.getElementById("content").textContent);
+
+function presetOf(id) {
+  return CONTENT.presets.find((preset) => preset.id === id) ?? null;
 }
 
-function defaultConventions(classes = 2) {
-  return {
-    tie: "update", biasStep: "unit", order: "given", seed: 0, lr: 1, margin: 0, maxEpochs: 100,
-    start: zeroStart(classes),
-  };
+// The state that an example brings: its data, and the conventions it is shown with if it has some.
+function presetState({id, points, labels, classes, conventions}) {
+  const known = conventions ? {conventions: {...defaultConventions(classes), ...conventions}} : {};
+  return {data: {points, labels, classes}, preset: id, cursor: 0, secondCursor: 0, ...known};
 }
 
 // Conventions that belong together: start weights for as many classes, and no margin where it has no effect.
 function settled(conventions, classes) {
-  const rows = classes > 2 ? classes : 1;
   const complete = {...defaultConventions(classes), ...conventions};
+  const rows = classes > 2 ? classes : 1;
   if (complete.start?.weight?.length !== rows) complete.start = zeroStart(classes);
   if (complete.tie === "sign") complete.margin = 0;
   return complete;
@@ -59,22 +45,18 @@ function sameJson(one, other) {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
-function isZeroStart(start) {
-  return start.bias.every((b) => b === 0) && start.weight.every((row) => row.every((w) => w === 0));
-}
-
-function onGrid(data) {
-  return data.points.every((point) => point.every((value) => Number.isInteger(value * 64)));
+function picked(object, names) {
+  return Object.fromEntries(names.filter((name) => name in object).map((name) => [name, object[name]]));
 }
 
 class Store {
   constructor(state) {
     this.state = {
       data: {points: [], labels: [], classes: 2}, conventions: defaultConventions(), cursor: 0, secondCursor: 0,
-      view: "rule", pen: 1, mode: "add", overlays: {averaged: false, voted: false, pocket: false}, preset: null,
-      recorded: false, gradient: {}, twolayer: {}, ...state,
+      view: "rule", pen: 1, mode: "add", overlays: {}, preset: null, recorded: false, gradient: {}, twolayer: {}, ...state,
     };
     this.state.second ??= {...this.state.conventions, tie: "sign"};
+    for (const name of Object.keys(this.state)) Object.defineProperty(this, name, {get: () => this.state[name]});
     this.dragging = false;
     this.recording = null; // the log that Python recorded, shown while state.recorded is true
     this.listeners = [];
@@ -84,36 +66,23 @@ class Store {
     this._settle();
   }
 
-  get data() { return this.state.data; }
-  get conventions() { return this.state.conventions; }
-  get second() { return this.state.second; }
-  get cursor() { return this.state.cursor; }
-  get secondCursor() { return this.state.secondCursor; }
-  get view() { return this.state.view; }
-  get pen() { return this.state.pen; }
-  get mode() { return this.state.mode; }
-  get overlays() { return this.state.overlays; }
-  get preset() { return this.state.preset; }
-  get gradient() { return this.state.gradient; }
-  get twolayer() { return this.state.twolayer; }
-  get recorded() { return this.state.recorded && this.recording !== null; }
-
   on(listener) {
     this.listeners.push(listener);
   }
 
-  set(patch, {undo = REMEMBERED.some((name) => name in patch)} = {}) {
+  set(patch, {undo = true} = {}) {
     const before = this.state;
     const ended = this._atEnd();
-    const edits = ("data" in patch && !sameJson(patch.data, before.data))
-      || ("conventions" in patch && !sameJson(patch.conventions, before.conventions));
-    this.state = {...before, ...(edits && before.recorded ? {recorded: false} : {}), ...patch};
+    const edits = ["data", "conventions"].some((name) => name in patch && !sameJson(patch[name], before[name]));
+    this.state = {...before, ...(edits ? {recorded: false} : {}), ...patch};
     this._settle();
+    for (const [name, log] of [["cursor", "log"], ["secondCursor", "secondLog"]]) {
+      const most = this.state[name] || ended[name] ? this[log]?.index.length ?? 0 : 0;
+      const wanted = ended[name] && !(name in patch) ? most : Math.round(this.state[name]) || 0;
+      this.state[name] = Math.max(0, Math.min(most, wanted));
+    }
     const changes = new Set(Object.keys(this.state).filter((name) => !sameJson(this.state[name], before[name])));
     if (undo && REMEMBERED.some((name) => changes.has(name))) this._remember(before);
-    this._follow(ended, patch);
-    this._clamp();
-    for (const name of ["cursor", "secondCursor"]) if (this.state[name] !== before[name]) changes.add(name);
     if (changes.size) this.tell(changes);
   }
 
@@ -123,35 +92,21 @@ class Store {
 
   // Whether each cursor stood at the end of a log that has mistakes: then it stays at the end of the next one.
   _atEnd() {
-    const at = (log, cursor) => log !== null && log.index.length > 0 && cursor === log.index.length;
-    return [at(this.log, this.cursor), this.kept.has("second") && at(this.secondLog, this.secondCursor)];
-  }
-
-  _follow([first, second], patch) {
-    if (first && this.log && !("cursor" in patch)) this.state.cursor = this.log.index.length;
-    if (second && this.secondLog && !("secondCursor" in patch)) this.state.secondCursor = this.secondLog.index.length;
-  }
-
-  _clamp() {
-    const most = this.log ? this.log.index.length : 0;
-    this.state.cursor = Math.max(0, Math.min(most, Math.round(this.state.cursor) || 0));
-    if (this.state.secondCursor) {
-      const other = this.secondLog ? this.secondLog.index.length : 0;
-      this.state.secondCursor = Math.max(0, Math.min(other, Math.round(this.state.secondCursor) || 0));
-    }
+    const at = (log, cursor) => cursor > 0 && cursor === log?.index.length;
+    return {cursor: at(this.log, this.cursor), secondCursor: this.secondCursor > 0 && at(this.secondLog, this.secondCursor)};
   }
 
   _settle() {
-    const {data} = this.state;
+    const {data, pen} = this.state;
     for (const name of ["conventions", "second"]) {
       const next = settled(this.state[name], data.classes);
       if (!sameJson(next, this.state[name])) this.state = {...this.state, [name]: next};
     }
-    if (this.state.pen >= data.classes) this.state = {...this.state, pen: data.classes - 1};
+    if (pen >= data.classes) this.state = {...this.state, pen: data.classes - 1};
   }
 
   _remember(before) {
-    this.past.push(Object.fromEntries(REMEMBERED.map((name) => [name, before[name]])));
+    this.past.push(picked(before, REMEMBERED));
     if (this.past.length > MOST_UNDO) this.past.shift();
     this.future = [];
   }
@@ -178,13 +133,15 @@ class Store {
 
   _travel(from, to) {
     if (!from.length) return;
-    to.push(Object.fromEntries(REMEMBERED.map((name) => [name, this.state[name]])));
+    to.push(picked(this.state, REMEMBERED));
     this.set(from.pop(), {undo: false});
   }
 
+  // What was computed for this key, made if it is not there.
   _cached(name, key, make) {
     const found = this.kept.get(name);
-    if (found && found.key.every((part, number) => part === key[number])) return found.value;
+    if (found?.key.every((part, number) => part === key[number])) return found.value;
+    if (!make) return null;
     const value = make();
     this.kept.set(name, {key, value});
     return value;
@@ -193,58 +150,48 @@ class Store {
   // Why there is no log, as a key of the texts; null if there is one.
   get problem() {
     if (this.data.points.length === 0) return "problem.empty";
-    if (new Set(this.data.labels).size < 2) return "problem.oneClass";
-    return null;
+    return new Set(this.data.labels).size < 2 ? "problem.oneClass" : null;
   }
 
   get log() {
-    if (this.recorded) return this.recording;
-    if (this.problem) return null;
-    return this._cached("log", [this.data, this.conventions], () => this._run(this.conventions));
+    return this.recorded ? this.recording : this._run("log", this.conventions);
   }
 
   get secondLog() {
-    if (this.problem) return null;
-    return this._cached("second", [this.data, this.second], () => this._run(this.second));
+    return this._run("second", this.second);
   }
 
-  _run(conventions) {
-    try {
-      this.error = null;
-      return runRule(this.data, conventions);
-    } catch (error) { // such as weights that overflow
-      this.error = error.message;
-      return null;
-    }
+  _run(name, conventions) {
+    if (this.problem) return null;
+    return this._cached(name, [this.data, conventions], () => {
+      try {
+        this.error = null;
+        return runRule(this.data, conventions);
+      } catch (error) { // such as weights that overflow
+        this.error = error.message;
+        return null;
+      }
+    });
   }
 
   get proof() {
     return this.problem ? null : this._cached("proof", [this.data], () => prove(this.data));
   }
 
-  // The mistake bound by the conventions; takes long for many points.
-  get bound() {
+  // The mistake bound by the conventions if it is known; takes long for many points, so it is made when asked for.
+  bound(make = false) {
     const {biasStep, lr, margin} = this.conventions;
-    const make = () => boundOf(this.data, this.conventions);
-    return this.problem ? null : this._cached("bound", [this.data, biasStep, lr, margin], make);
+    const work = make ? () => boundOf(this.data, this.conventions) : null;
+    return this.problem ? null : this._cached("bound", [this.data, biasStep, lr, margin], work);
   }
 
-  get hasBound() {
-    const {biasStep, lr, margin} = this.conventions;
-    const found = this.kept.get("bound");
-    return found !== undefined && [this.data, biasStep, lr, margin].every((part, number) => part === found.key[number]);
-  }
-
-  // What a link carries; what is as at the start is left out.
   toFragment() {
-    const carried = Object.fromEntries(IN_LINK.map((name) => [name, this.state[name]]));
-    return "state=" + encodeText(JSON.stringify(carried));
+    return "state=" + encodeText(JSON.stringify(picked(this.state, IN_LINK)));
   }
 }
 
 function encodeText(text) {
-  const bytes = new TextEncoder().encode(text);
-  const chars = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
+  const chars = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
   return btoa(chars).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
@@ -267,7 +214,7 @@ function readFragment(hash) {
 // What a link may bring along: entries that the page knows, with values that it has fields for. Refuses the rest, so that
 // a link puts nothing of its own into the script that is copied.
 function checkState(state) {
-  const {data, view, overlays, ...known} = Object.fromEntries(IN_LINK.filter((name) => name in state).map((name) => [name, state[name]]));
+  const {data, view, overlays, ...known} = picked(state, IN_LINK);
   checkData(data);
   for (const name of ["conventions", "second"]) {
     if (!known[name]) continue;
@@ -276,16 +223,16 @@ function checkState(state) {
   }
   for (const name of ["gradient", "twolayer"]) known[name] = {...known[name]};
   for (const name of ["cursor", "secondCursor"]) known[name] = Number(known[name]) || 0;
-  const shown = Object.fromEntries(["averaged", "voted", "pocket"].map((name) => [name, overlays?.[name] === true]));
+  const shown = Object.fromEntries(OVERLAYS.map((name) => [name, overlays?.[name] === true]));
   return {...known, data, overlays: shown, view: VIEWS.some(({id}) => id === view) ? view : "rule"};
 }
 
 // Refuse data from outside that the page cannot show.
 function checkData(data) {
   const {points, labels, classes, names, classNames} = data;
-  const words = (list, count) => list === undefined || (Array.isArray(list) && list.length >= count && list.every((word) => typeof word === "string"));
-  const fine = words(names, 2) && words(classNames, classes) && Array.isArray(points) && Array.isArray(labels) && points.length === labels.length
-    && Number.isInteger(classes) && classes >= 2 && classes <= MOST_CLASSES
+  const words = (list, count) => !list || (Array.isArray(list) && list.length >= count && list.every((word) => typeof word === "string"));
+  const fine = Array.isArray(points) && Array.isArray(labels) && points.length === labels.length
+    && Number.isInteger(classes) && classes >= 2 && classes <= MOST_CLASSES && words(names, 2) && words(classNames, classes)
     && points.every((point) => Array.isArray(point) && point.length === 2 && point.every(Number.isFinite))
     && labels.every((label) => Number.isInteger(label) && label >= 0 && label < classes);
   if (!fine) throw new Error(t("problem.data"));

@@ -1,8 +1,8 @@
 // One player and one transport for every view. They walk along a track:
 //
-// {view, prefix, words, speed, more,      the view's id, the prefix of ids, the prefix of texts, a pace, steps of the last button
-//  at(), made(), ended(),                 the current step, how many there are to slide through, whether it is the last
-//  move(by), slide(to)}                   goes on or back as far as there are steps, and returns by how many; goes to a step
+// {view, prefix, words, speed, more,      the view's id, prefixes of ids and of texts, a pace, steps of the last button
+//  at(), made(), ended(),                 the current step, how many there are, whether it is the last
+//  move(by), slide(to)}                   goes on or back, and returns by how many steps; goes to a step
 
 // Symbols on buttons are drawn, because not every font has them.
 const ICONS = {
@@ -13,6 +13,7 @@ const ICONS = {
   rewind: "M 2 4 H 4.5 V 16 H 2 Z M 11 4 L 4.5 10 L 11 16 Z M 18 4 L 11.5 10 L 18 16 Z",
   end: "M 15.5 4 H 18 V 16 H 15.5 Z M 9 4 L 15.5 10 L 9 16 Z M 2 4 L 8.5 10 L 2 16 Z",
 };
+
 const SPEEDS = [0.5, 1, 2, 5, 20, 100, 500];
 const FRAME = 40; // milliseconds between two pictures at least
 const ALL = 1e9; // steps: more than there are
@@ -23,17 +24,17 @@ function icon(name) {
 
 // The mistakes of a log, or of two at once; `cursors` are names of entries of the store.
 function logTrack(store, view, prefix, cursors) {
-  const length = (name) => (name === "secondCursor" ? store.secondLog : store.log)?.index.length ?? 0;
-  const at = () => store.state[cursors[0]];
+  const length = (name) => store[name === "secondCursor" ? "secondLog" : "log"]?.index.length ?? 0;
   const move = (by) => {
-    const next = cursors.map((name) => Math.max(0, Math.min(length(name), store.state[name] + by)));
-    const moved = Math.max(...cursors.map((name, k) => Math.abs(next[k] - store.state[name])));
+    const next = cursors.map((name) => Math.max(0, Math.min(length(name), store[name] + by)));
+    const moved = Math.max(...cursors.map((name, k) => Math.abs(next[k] - store[name])));
     store.set(Object.fromEntries(cursors.map((name, k) => [name, next[k]])));
     return moved;
   };
   return {
-    store, view, prefix, words: "transport", speed: 2, more: ALL, at, move, made: () => length(cursors[0]),
-    ended: () => cursors.every((name) => store.state[name] >= length(name)), slide: (to) => store.set({[cursors[0]]: to}),
+    store, view, prefix, words: "transport", speed: 2, more: ALL, move, at: () => store[cursors[0]],
+    made: () => length(cursors[0]), ended: () => cursors.every((name) => store[name] >= length(name)),
+    slide: (to) => store.set({[cursors[0]]: to}),
   };
 }
 
@@ -59,8 +60,7 @@ const player = {
     Object.assign(this, {track, playing: true});
     if (track.at() > 0 && track.ended()) track.move(-ALL); // once more
     track.store.tell(new Set(["playing"]));
-    this._wait();
-    return undefined;
+    return this._wait();
   },
 
   stop() {
@@ -84,11 +84,15 @@ const player = {
 function transportPanel(track) {
   const id = (part) => track.prefix + part;
   const words = (key, values) => t(`${track.words}.${key}`, values);
-  const go = (by) => { player.stop(); track.move(by); };
+  const act = (work) => {
+    player.stop();
+    work();
+  };
+  const go = (by) => act(() => track.move(by));
+  const slide = () => act(() => track.slide(Number(slider.value)));
   const play = iconButton(id("play"), icon("play"), words("play"), () => player.toggle(track), {class: "icon main"});
   const slider = el("input", {
-    type: "range", min: 0, step: 1, id: id("scrub"), "data-test": id("scrub"), "aria-label": words("scrub"),
-    oninput: () => { player.stop(); track.slide(Number(slider.value)); },
+    type: "range", min: 0, step: 1, id: id("scrub"), "data-test": id("scrub"), "aria-label": words("scrub"), oninput: slide,
   });
   const place = el("output", {class: "place", for: id("scrub"), id: id("place"), "data-test": id("place")});
   const speeds = SPEEDS.map((count) => [count, words("perSecond", {count: num(count)})]);
@@ -96,24 +100,18 @@ function transportPanel(track) {
   const step = (name, by) => iconButton(id(name), icon(name), words(name), () => go(by));
   const last = track.more === ALL ? step("end", ALL)
     : iconButton(id("more"), `+${track.more}`, words("more", {count: track.more}), () => go(track.more));
-  const element = el(
-    "div", {class: "transport", role: "group", "aria-label": words("label")},
-    el("div", {class: "buttons"}, step("rewind", -ALL), step("back", -1), play, step("step", 1), last, speed.field),
-    el("div", {class: "scrub"}, slider, place),
-  );
+  const buttons = div("buttons", step("rewind", -ALL), step("back", -1), play, step("step", 1), last, speed.field);
+  const group = {class: "transport", role: "group", "aria-label": words("label")};
+  const element = el("div", group, buttons, div("scrub", slider, place));
   const update = () => {
     const [at, total] = [track.at(), track.made()];
-    slider.max = total;
-    slider.value = at;
-    slider.disabled = total === 0;
+    Object.assign(slider, {max: total, value: at, disabled: total === 0});
     place.textContent = words("at", {t: at, total});
     slider.setAttribute("aria-valuetext", place.textContent);
     const playing = player.playing && player.track.view === track.view;
-    const said = words(playing ? "pause" : "play");
-    play.replaceChildren(icon(playing ? "pause" : "play"));
-    play.title = said;
-    play.setAttribute("aria-label", said);
-    play.setAttribute("aria-pressed", String(playing));
+    const name = playing ? "pause" : "play";
+    play.replaceChildren(icon(name));
+    setAttributes(play, {title: words(name), "aria-label": words(name), "aria-pressed": String(playing)});
     show(speed.input, track.speed);
   };
   const keys = (event) => {

@@ -7,171 +7,133 @@ const ruleView = {
     this.transport = transportPanel(logTrack(store, "rule", "", ["cursor"]));
     this.conventions = conventionsPanel(store, "conventions", "");
     this.table = logTable(store);
-    const pane = (name) => { this[name] = el("div", {id: `rule-${name}`}); return this[name]; };
-    const left = el("div", {class: "stage at-plane"});
     this.changed = el("p", {class: "changed", id: "what-changed", role: "status"});
-    const card = (place, name, ...parts) => el("section", {class: `card at-${place}`}, name ? el("h2", {}, t(name)) : null, ...parts);
-    element.append(el(
-      "div", {class: "split flowing"},
-      el(
-        "div", {class: "column"}, left, card("log", "log.title", this.table.element), card("epochs", "epochs.title", pane("epochs")),
-      ),
-      el(
-        "div", {class: "column", id: "explanation", tabindex: -1},
-        card("step", null, pane("step")),
-        card("result", "result.title", pane("result")),
-        card("conventions", "conventions.title", this.conventions.element, this.changed),
-        card("bracket", "bracket.title", pane("bracket")),
-      ),
-    ));
-    this.plane = createPlane(left, store, {id: "rule-plane", label: t("plane.label")});
-    left.append(this.transport.element, this._legend(), this._overlays(store));
-    left.prepend(pane("empty"));
+    const pane = (name) => viewPane(this, name);
+    const order = ["step", "result", "log", "conventions", "epochs", "bracket"]; // on a phone, below the plane
+    const place = (name, ...parts) => (
+      setAttributes(card(...parts), {class: `card at-${name}`, style: `order: ${order.indexOf(name) + 1}`})
+    );
+    const left = div("stage at-plane", pane("empty"));
+    const right = div(
+      "column", place("step", null, pane("step")), place("result", "result.title", pane("result")),
+      place("conventions", "conventions.title", this.conventions.element, this.changed),
+      place("bracket", "bracket.title", pane("bracket")),
+    );
+    const below = [place("log", "log.title", this.table.element), place("epochs", "epochs.title", pane("epochs"))];
+    element.append(div("split flowing", div("column", left, ...below), right));
+    this.plane = new Plane(left, store, {id: "rule-plane", label: t("plane.label")});
+    this.planes = [this.plane];
+    left.append(this.transport.element, ruleLegend(), this._overlays(store));
     this.previous = store.log;
   },
 
-  picture() {
-    return [this.plane.svg];
-  },
-
-  keys(event) {
-    return this.transport.keys(event);
-  },
-
   update(store, changes) {
+    const {log, cursor} = store;
     this.transport.update();
     this.conventions.update();
-    this._saySoIfChanged(store, changes);
-    const {log} = store;
+    this._saySoIfChanged(log, changes);
     this.empty.replaceChildren(...(log ? [] : [el("p", {class: "hint"}, ruleProblem(store))]));
     this.table.update();
-    if (!log) return this._clear();
-    const {cursor} = store;
+    if (!log) {
+      for (const name of ["step", "result", "epochs", "bracket"]) this[name].replaceChildren();
+      return this.plane.draw();
+    }
     this.step.replaceChildren(stepCard(log, cursor));
-    const state = stateAt(log, cursor);
-    this.result.replaceChildren(
-      resultFigures(log, cursor), verdictBanner(log, cursor),
-      el("p", {class: "remark", "data-test": "weights"}, `${t("result.weightsNow")}: ${weightsText(state.weight, state.bias)}`),
-    );
+    const weights = remark(`${t("result.weightsNow")}: ${weightsText(stateAt(log, cursor))}`, "weights");
+    this.result.replaceChildren(resultFigures(log, cursor), verdictBanner(log, cursor), weights);
+    this.epochs.replaceChildren(epochChart(log, cursor));
     this._draw(store, log);
-    this._charts(store, log);
+    this._bounds(store, log);
     if ((changes.has("cursor") || changes.has("playing")) && !player.playing) announce(spokenStep(log, cursor));
-  },
-
-  _clear() {
-    for (const name of ["step", "result", "epochs", "bracket"]) this[name].replaceChildren();
-    this.plane.draw();
   },
 
   _draw(store, log) {
     const {overlays} = store;
-    const shapes = ruleShapes(log, store.cursor, this.plane.frame, {shade: !overlays.voted});
-    if (overlays.voted && !store.dragging) shapes.below.unshift(rasterShape(overlayOf(log, "voted"), "voted", votedCells(log)));
+    const {frame} = this.plane;
+    const shapes = ruleShapes(log, store.cursor, frame, {shade: !overlays.voted});
+    if (overlays.voted && !store.dragging) {
+      const colours = classColours();
+      shapes.below.unshift(rasterShape(votedRaster(log, frame), (label) => colours[label], "raster voted"));
+    }
     for (const name of ["averaged", "pocket"]) {
       if (overlays[name]) shapes.below.push(...boundaryShapes(overlayOf(log, name), name));
     }
     this.plane.draw(shapes);
-    for (const name of ["averaged", "voted", "pocket"]) {
+    for (const [name, {input, count}] of Object.entries(this.toggles)) {
       const errors = overlays[name] ? overlayErrors(log, name) : null;
-      this.counts[name].textContent = errors === null ? "" : t("overlay.errors", {errors, total: log.data.points.length});
-      show(this.toggles[name], overlays[name]);
+      count.textContent = errors === null ? "" : t("overlay.errors", {errors, total: log.data.points.length});
+      show(input, overlays[name] ?? false);
     }
-  },
-
-  _legend() {
-    const key = (name, mark) => el("span", {class: "key"}, mark, t(`legend.${name}`));
-    const swatch = (css) => svgEl(
-      "svg", {viewBox: "0 0 30 12", class: "swatch", "aria-hidden": "true"}, svgEl("line", {class: css, x1: 1, x2: 29, y1: 6, y2: 6}),
-    );
-    const ring = svgEl(
-      "svg", {viewBox: "0 0 14 14", class: "swatch ring-swatch", "aria-hidden": "true"}, svgEl("circle", {class: "ring mistake", cx: 7, cy: 7, r: 5}),
-    );
-    return el(
-      "div", {class: "legend"}, key("now", swatch("line now")), key("before", swatch("line before")),
-      key("weight", el("span", {class: "arrow-key", "aria-hidden": "true"}, "→")), key("mistake", ring),
-    );
   },
 
   _overlays(store) {
     this.toggles = {};
-    this.counts = {};
-    const fields = ["averaged", "voted", "pocket"].map((name) => {
+    const fields = OVERLAYS.map((name) => {
       const {field, input} = checkField(`overlay-${name}`, t(`overlay.${name}`), (on) => {
         store.set({overlays: {...store.overlays, [name]: on}});
       });
-      this.toggles[name] = input;
-      this.counts[name] = el("small", {});
-      field.title = t(`overlay.${name}Why`);
-      field.classList.add(`overlay-${name}`);
-      field.append(this.counts[name]);
-      return field;
+      const count = el("small", {});
+      this.toggles[name] = {input, count};
+      field.append(count);
+      return setAttributes(field, {class: `check overlay-${name}`, title: t(`overlay.${name}Why`)});
     });
     return el("fieldset", {class: "overlays"}, el("legend", {}, t("overlay.title")), ...fields);
   },
 
-  _charts(store, log) {
-    this.epochs.replaceChildren(epochChart(log, store.cursor));
+  // The bracket and the mistake bound, which takes a moment: the page is drawn first.
+  _bounds(store, log) {
     const known = !(store.recorded && CONTENT.recorded.description); // features that are not shown, or unknown conventions
-    if (!store.dragging && !store.hasBound && known) this._later(store);
-    const bound = store.hasBound && known ? store.bound : null;
-    const parts = [];
-    if (isZeroStart(log.start)) {
-      const best = bestBrackets(log)[store.cursor];
-      parts.push(
-        el("p", {class: "big", "data-test": "bracket"}, bracketText(best)),
-        best.upper <= 0 ? el("p", {class: "remark"}, t(throughOrigin(log) ? "bracket.emptyOrigin" : "bracket.empty")) : null,
-        bracketChart(log, store.cursor, bound?.gamma),
-        el("p", {class: "remark"}, t("bracket.why")),
-      );
-    } else parts.push(el("p", {class: "remark"}, t("bracket.none")));
-    parts.push(...this._bound(store, log, bound));
-    this.bracket.replaceChildren(...parts.filter((part) => part !== null));
-  },
-
-  // The proof takes a moment: the page is drawn first.
-  _later(store) {
-    clearTimeout(this.waiting);
-    this.waiting = setTimeout(() => {
-      if (store.problem || store.dragging) return;
-      void store.bound;
-      store.tell(new Set(["bound"]));
-    }, 30);
-  },
-
-  _bound(store, log, bound) {
-    if (!bound) return [];
-    if (bound.gammaSquared.isZero()) {
-      const words = t(throughOrigin(log) ? "bound.infiniteOrigin" : "bound.infinite");
-      return [el("p", {class: "remark", "data-test": "bound"}, words)];
+    const bound = known ? store.bound() : null;
+    if (known && !bound && !store.dragging) {
+      clearTimeout(this.waiting);
+      this.waiting = setTimeout(() => {
+        if (!store.dragging && store.bound(true)) store.tell(new Set(["bound"]));
+      }, 30);
     }
-    if (!Number.isFinite(bound.bound)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.huge"))];
-    const figure = num(bound.bound, 5);
-    if (!isZeroStart(log.start)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.start", {bound: figure}))];
-    const key = log.conventions.margin ? "bound.margin" : "bound.text";
-    const share = Math.min(1, store.cursor / Math.max(1, bound.bound));
-    return [
-      el("p", {class: "big", "data-test": "bound"}, t(key, {mistakes: store.cursor, bound: figure})),
-      el("div", {class: "meter", "aria-hidden": "true"}, el("div", {style: `width: ${(100 * share).toFixed(2)}%`})),
-      el("p", {class: "remark"}, t("bound.why", {radius: num(bound.radius, 4), gamma: num(bound.gamma, 4)})),
-    ];
+    const parts = isZeroStart(log.start) ? bracketParts(log, store.cursor, bound) : [remark(t("bracket.none"))];
+    this.bracket.replaceChildren(...parts, ...(bound ? boundParts(log, store.cursor, bound) : []));
   },
 
-  _saySoIfChanged(store, changes) {
-    const {log} = store;
-    if (changes.has("conventions") && !changes.has("data") && log && this.previous) {
-      this.changed.textContent = changeText(this.previous, log);
-    } else if (changes.has("data")) this.changed.textContent = "";
+  _saySoIfChanged(log, changes) {
+    if (changes.has("data")) this.changed.textContent = "";
+    else if (changes.has("conventions") && log && this.previous) this.changed.textContent = changeText(this.previous, log);
     this.previous = log;
   },
 };
 
-// Whether only lines through the origin can be learned: others may separate, which the bracket and the bound ignore.
-function throughOrigin(log) {
-  return log.biasScale === 0;
+function ruleLegend() {
+  const marks = {
+    now: lineSwatch("line now"), before: lineSwatch("line before"), weight: arrowSwatch(),
+    mistake: shapeSwatch("circle", {class: "ring mistake", r: 6}),
+  };
+  return el("div", {class: "legend"}, ...Object.entries(marks).map(([name, mark]) => keyEntry(mark, t(`legend.${name}`))));
+}
+
+// A bias step of 0 learns only lines through the origin: others may separate, which the bracket and the bound ignore.
+function bracketParts(log, cursor, bound) {
+  const best = bestBrackets(log)[cursor];
+  const empty = t(log.biasScale === 0 ? "bracket.emptyOrigin" : "bracket.empty");
+  return [
+    el("p", {class: "big", "data-test": "bracket"}, bracketText(best)),
+    ...(best.upper <= 0 ? [remark(empty)] : []),
+    bracketChart(log, cursor, bound?.gamma), remark(t("bracket.why")),
+  ];
+}
+
+function boundParts(log, cursor, {bound, radius, gamma, gammaSquared}) {
+  if (gammaSquared.numerator === 0n) return [remark(t(log.biasScale === 0 ? "bound.infiniteOrigin" : "bound.infinite"), "bound")];
+  if (!Number.isFinite(bound)) return [remark(t("bound.huge"), "bound")];
+  if (!isZeroStart(log.start)) return [remark(t("bound.start", {bound: num(bound, 5)}), "bound")];
+  const text = t(log.conventions.margin ? "bound.margin" : "bound.text", {mistakes: cursor, bound: num(bound, 5)});
+  return [
+    el("p", {class: "big", "data-test": "bound"}, text),
+    el("progress", {max: Math.max(1, bound), value: cursor, "aria-label": text}),
+    remark(t("bound.why", {radius: num(radius, 4), gamma: num(gamma, 4)})),
+  ];
 }
 
 function ruleProblem(store) {
   return store.problem ? t(store.problem) : t("problem.rule", {error: store.error});
 }
 
-registerView(ruleView);
+VIEWS.push(ruleView);

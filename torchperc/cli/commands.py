@@ -1,0 +1,522 @@
+"""The commands: each is a function, whose signature and docstring make its options and its help."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torchperc as tp
+from torchperc._checks import Option, ParameterError, check_int, is_sparse
+from torchperc._files import atomic_path, write_atomically
+from torchperc.cli.inputs import open_console, output_file, output_folder, say
+from torchperc.cli.options import spelled
+from torchperc.learn.apply import apply as apply_model
+from torchperc.learn.learn import learn as learn_table
+from torchperc.model.model_file import model_file
+from torchperc.reports.text import figures, plural, visible, weights
+
+if TYPE_CHECKING:
+    from torchperc.learn.results import LearnResult
+    from torchperc.reports import Report
+
+CONFIGURED_HELP = """\
+usage: torchperc {command} --config FILE [options]
+
+{what}, as Lightning's own command line does; options overrule the config, later configs earlier ones.
+
+options:
+  --config FILE              YAML with model, data and trainer; may be given several times
+  --out FOLDER               folder of the run: event files, checkpoint, weights (default: runs/last)
+  --ckpt-path FILE           checkpoint to resume from, or to validate, test or predict with
+  --seed-everything N        random seed (default: 0)
+  --data.source FILE         data set by name, or a file
+  --model.init_args.lr X     learning rate; other arguments of the module likewise
+  --trainer.max_epochs N     maximum number of epochs (default: 100)
+  --trainer.accelerator NAME cpu, gpu or auto; --trainer.devices N of them
+  --picture-every N          epochs between pictures (default: 10; 0: none)
+  --print_config             print the whole config and stop
+  --trust                    do not warn of classes in a config that are not of torch, lightning or torchperc
+  --help.all                 every option of module, data and Trainer (takes some seconds)"""
+_DENSE = 2**28  # bytes up to which sparse data are converted for those who need them dense
+_SHOWN = 12  # rows of a witness that are listed one by one
+_EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
+
+
+# --- from a file to predictions -----------------------------------------------------------------------------------
+
+
+@functools.wraps(learn_table)
+def learn(source: Any, **options: Any) -> None:
+    """Learn from a table and show the comparison."""
+    from rich.console import Console
+
+    with Console(stderr=True, highlight=False, markup=False).status("") as status:
+        learned = learn_table(source, watch=lambda step: status.update(f"{step} …"), **options)
+    _show(learned, [source] if isinstance(source, str) else source)
+
+
+def _show(learned: LearnResult, data: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from torchperc.reports.results import comparison
+
+    model, best, console = learned.model, learned.best, open_console()
+    count = sum(score.samples for score in (best.training, best.validation, learned.test) if score is not None)
+    what = f"labels {', '.join(model.labels) if len(model.labels) <= 12 else f'{len(model.labels)} of them'}"
+    if model.regression:
+        what = "the target" if model.target is None else f"target {model.target}"
+    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
+    console.print(visible(f"{source}: {count:,} samples, {len(model.names):,} features, {what}"))
+    if learned.taken:
+        other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
+        remedy = f"--task {other[learned.taken.rpartition(' ')[2]]}"
+        console.print(visible(f"{learned.taken} ({remedy})"), soft_wrap=True)
+    heads, (*rows, last) = comparison(learned.candidates, learned.baseline)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for head in heads:
+        table.add_column(head, no_wrap=True)
+    for name, *cells in rows:
+        table.add_row(f"{name} ◂" if name == best.name else name, *cells)
+    table.add_section()
+    table.add_row(*last)
+    console.print(table)
+    console.print(_legend(learned))
+    for note in learned.notes:
+        console.print(visible(f"Note: {note}."))
+    if learned.test is not None:
+        said = learned.test if model.regression else f"an error of {learned.test}"
+        console.print(f"On the held-out test set, {best.name} has {said}.")
+    console.print(visible(f"The run is in {learned.folder}. Next steps:"), soft_wrap=True)
+    for aim, command in _next_steps(learned, Path(data[0]).suffix or ".csv"):
+        console.print(visible(f"  {aim:18} {command}"), soft_wrap=True)
+
+
+def _legend(learned: LearnResult) -> str:
+    if learned.model.regression:
+        ways = "; ".join(f"{each.name}: {each.how}" for each in learned.candidates)
+        return (
+            f"◂ kept: {learned.best.name}, the first with the lowest validation RMSE, in the units of the target. R²: "
+            f"fraction of the variance explained. Mean: always the mean of the training targets. Learned by {ways}."
+        )
+    verdicts = dict.fromkeys(each.verdict for each in learned.candidates)
+    return (
+        f"◂ kept: {learned.best.name}, the first with the lowest validation error. In brackets: 95 % intervals. "
+        "Majority class: always the most frequent label. The rule's verdict is that of its last epoch, its errors are "
+        f"those of the averaged weights. {' '.join(f'{name}: {tp.Verdict[name].sentence}.' for name in verdicts)}"
+    )
+
+
+def _next_steps(learned: LearnResult, suffix: str) -> list[tuple[str, str]]:
+    folder, page, encoding = shlex.quote(str(learned.folder)), learned.folder / "report.html", learned.model.encoding
+    kind = "safetensors" if encoding is not None and encoding.text_columns else "onnx"  # which takes numbers only
+    what, out = ("predict", "predictions") if learned.model.regression else ("label", "labels")
+    return [
+        (f"{what} new data", f"torchperc apply {folder} new{suffix} -o {out}.csv"),
+        ("look at it", f"open {shlex.quote(str(page))}" if page.is_file() else f"torchperc report {folder}"),
+        ("export it", f"torchperc export {folder} --to {kind}"),
+    ]
+
+
+@functools.wraps(apply_model)
+def apply(model: str, source: str | list[str], out: str | None = None, **options: Any) -> None:
+    """Apply a model to files and say how many rows there were, and how many are wrong."""
+    if options.get("keep") == []:
+        options["keep"] = "all"
+    applied = apply_model(model, source, out, **options)
+    lines = [] if out is None else [f"{plural(applied.rows, 'label' if applied.labels else 'prediction')} in {out}"]
+    data = [source] if isinstance(source, str) else source
+    named = ", ".join(data[:3]) + ", …" * (len(data) > 3)
+    if applied.fit is not None:
+        lines.append(f"against {plural(applied.known, 'target')} in {named}: {applied.fit}")
+    elif applied.error is not None:
+        lines.append(f"{applied.wrong:,} of {applied.known:,} differ from the labels in {named}: error {applied.error}")
+    if applied.strange:
+        some = ", ".join(map(repr, sorted(applied.strange)[:5])) + ", …" * (len(applied.strange) > 5)
+        what = "labels that did not occur in training" if applied.labels else "targets that are no numbers"
+        lines.append(f"not counted: rows with {what}, {some}")
+    if applied.ignored:
+        lines.append(f"ignored: {', '.join(applied.ignored)}")
+    for line in lines:
+        say(line, sys.stderr if out is None else None)
+
+
+def export(run: str, *, to: Literal["onnx", "safetensors", "torch"], out: str | None = None) -> None:
+    """Write the model of a run as ONNX, torch.export or safetensors.
+
+    The file goes from raw features to labels: ONNX for onnxruntime, torch.export for torch alone, safetensors with the
+    description that torchperc reads. It is run against torch on a thousand samples first and written atomically.
+
+    Args:
+        run: the folder of a run, or its weights.safetensors
+        to: kind of file
+        out: the file (default: model.onnx, model.pt2 or model.safetensors in the run)
+    """
+    source = Path(run)
+    model_file(source)  # what is not there is refused before torch is imported
+    target = output_file(out or (source if source.is_dir() else source.parent) / _EXPORTED[to])
+    from torchperc.model.export import save_model
+
+    model = tp.FittedModel.load(source)
+    checked = {"onnx": tp.save_onnx, "safetensors": save_model, "torch": tp.save_exported}[to](model, target)
+    say(f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}")
+
+
+def report(run: str, *, out: str | None = None, trust: bool = False, card: str | None = None) -> None:
+    """Write one HTML page of a run, or of several.
+
+    What was learned, data, verdict with its proof, mistakes against the bound, curves, boundary, confusion, config,
+    versions. A folder with several runs below it gets one page of all of them.
+
+    Args:
+        run: the folder of a run, or one with runs directly below it
+        out: the page (default: report.html in the folder)
+        trust: do not warn of a config's classes outside torch, lightning and torchperc
+        card: write the same content as Markdown to this file, too
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}; name the folder of a run, such as runs/last")
+    page = output_file(out or folder / "report.html")
+    markdown = None if card is None else output_file(card, "card")
+    report_of(folder, trust).save(page, markdown)
+    say(f"report of {folder}: {page}{'' if markdown is None else f', model card: {markdown}'}")
+
+
+def report_of(folder: Path, trust: bool = True) -> Report:
+    """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
+    from torchperc.reports import curves, results
+
+    if results.is_run(folder):
+        return _report_of_run(folder, trust)
+    found = results.runs_below(folder)
+    if not found:
+        why = "neither a config.yaml nor a results.json is there, or in a folder below"
+        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
+    lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
+    compared = curves.compared_curves({path.name: results.curves_of(path) for path in found})
+    return tp.reports.Report.joined(_title(folder), lead, [_report_of_run(path, trust) for path in found], compared)
+
+
+def _report_of_run(folder: Path, trust: bool) -> Report:
+    from torchperc.reports import results
+
+    if (folder / results.RESULTS).is_file():
+        from torchperc.learn.run_folder import report_of as report_of_learn
+
+        return report_of_learn(folder)
+    from torchperc.cli import fit
+    from torchperc.reports import runs
+
+    path = folder / results.CONFIG
+    module, data = fit.read(path, trust)
+    if not isinstance(module, runs.Module):
+        known = "LitRule, LitClassifier or LitRegressor"
+        raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
+    sentence, again = runs.restore(module, data, folder), results.command_and_config(folder, path.read_text())
+    return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
+
+
+def _title(folder: Path) -> str:
+    return folder.resolve().name or str(folder)
+
+
+# --- about data ---------------------------------------------------------------------------------------------------
+
+
+def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) -> Any:
+    """A table with labels, by the name of a gate or a data set, or from a file; sparse samples made dense."""
+    gate = tp.data.is_gate(data)
+    if gate and reading:
+        raise ParameterError(Option(*next(iter(reading.items()))), f" needs a file; {data} is a gate")
+    table = tp.data.load(data if gate or data in tp.data.SOURCES else Path(data), **reading)
+    if table.task == "regression":
+        has = table.inferred_task.removesuffix(": regression") or f"the target of {data} is a quantity"
+        target = ["--target", str(reading["target"])] if "target" in reading else []
+        learn = shlex.join(["torchperc", "learn", data, *target, "--task", "regression"])
+        raise ValueError(f"{has}, and torchperc {command} needs classes; to predict numbers: {learn}")
+    if not dense or not is_sparse(table.X):
+        return table
+    rows, width = table.X.shape
+    if rows * width * 8 > _DENSE:
+        why = f"{rows:,} samples of {width:,} features are too many to be made dense"
+        raise ValueError(f"{data} is sparse, and {why}; use fewer, or torchperc learn, which keeps them sparse")
+    return replace(table, X=table.X.toarray())
+
+
+def crosscheck(
+    data: str,
+    *,
+    lr: float = 1.0,
+    epochs: int = 20,
+    tie: Literal["update", "sign", "strict"] = "update",
+    bias_step: Literal["unit", "radius", "none"] = "unit",
+    order: Literal["given", "shuffled", "random-mistake"] = "given",
+    seed: int = 0,
+    dtype: Literal["float32", "float64"] = "float64",
+    mode: Literal["sample", "batch"] = "sample",
+    **reading: Any,
+) -> None:
+    """Compare the rule with autograd, mistake by mistake.
+
+    Runs the perceptron rule and autograd with SGD on the same samples and compares every mistake and every weight. Exit
+    code 0 if they are equal, 1 if not.
+
+    Args:
+        data: AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …, or a file: CSV, TSV, Parquet, svmlight, .npy or .npz
+        lr: learning rate η of both sides
+        epochs: maximum number of epochs
+        tie: what is a mistake
+        bias_step: how the bias moves
+        order: of the samples
+        seed: of the order
+        dtype: of the weights
+        mode: a step per sample, or per batch
+    """
+    table = _load("crosscheck", data, reading)
+    import torch
+    from rich.table import Table
+
+    given: dict[str, Any] = {
+        "tie": tie,
+        "order": order,
+        "seed": seed,
+        "bias_step": bias_step,
+        "mode": mode,
+        "lr": lr,
+        "epochs": epochs,
+    }
+    check = tp.crosscheck(table.X, table.y, dtype=getattr(torch, dtype), num_classes=table.classes, **given)
+    rows = Table("", "epochs", "mistakes", "bias; weights")
+    for name, log in (("rule", check.rule), ("gradient", check.gradient)):
+        last: Any = log.last()
+        rows.add_row(name, str(len(log.epoch_ends)), str(len(log)), weights(last.weight, last.bias))
+    codes = ("-1", "+1") if table.classes is None else tuple(map(str, range(table.classes)))
+    pairs = zip(table.labels, codes, strict=True)
+    labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
+    console, (samples, features) = open_console(), table.X.shape
+    console.print(visible(f"{data}: {samples} samples, {features} features, labels {labels}"))
+    console.print(rows)
+    first = check.first_difference
+    if first is None:
+        how = "to the bit" if check.exact else f"to {check.ulps:.2g} units in the last place"
+        console.print(f"equal: the same {len(check.rule)} mistakes, and the same weights {how}")
+        return
+    sides = first.rule_weights, first.gradient_weights
+    console.print(
+        f"different: first in epoch {first.epoch} at sample {first.sample}; scores {figures(first.rule.scores)} by "
+        f"rule, {figures(first.gradient.scores)} by gradient; weights "
+        f"{' and '.join(weights(each.weight, each.bias) for each in sides)}"
+    )
+    raise SystemExit(1)
+
+
+def separable(
+    data: str,
+    *,
+    no_bias: bool = False,
+    time_limit: float | None = None,
+    out: str | None = None,
+    verify: str | None = None,
+    **reading: Any,
+) -> None:
+    """Prove whether a hyperplane separates the classes.
+
+    The proof is in exact arithmetic, by the hyperplane or by a point in both convex hulls. Exit code 0 if it was
+    decided either way, 1 if not. With --verify: checks a proof by the standard library alone; exit code 0 if it holds,
+    1 if not.
+
+    Args:
+        data: CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz; or AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …
+        no_bias: hyperplanes through the origin only
+        time_limit: give up after so many seconds (default: never)
+        out: write the proof to a JSON file
+        verify: check the proof in this file instead
+    """
+    if verify is not None:
+        for name, given in (("out", out), ("time_limit", time_limit), ("no_bias", no_bias or None)):
+            if given is not None:
+                why = " needs a new proof, not --verify; a proof in a file says itself whether there is a bias"
+                raise ParameterError(Option(name, given), why)
+        raise SystemExit(_verify(data, verify, reading))
+    if out is not None:
+        output_file(out)
+    table = _load("separable", data, reading)
+    asked = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
+    certificate = replace(tp.theory.separability(table.X, table.y, **asked), labels=table.labels)
+    samples, features = table.X.shape
+    say(f"{data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
+    witness = [] if certificate.witness is None else sorted(set(certificate.witness.samples))
+    rows = f" (row{'s' * (len(witness) > 1)} {', '.join(str(sample + 1) for sample in witness)} of the data)"
+    say(f"{certificate}{rows if 0 < len(witness) <= _SHOWN else ''}")
+    if out is not None:
+        certificate.save(out)
+        words = " ".join([shlex.join([out, data]), *(spelled(Option(*each), reading) for each in reading.items())])
+        say(f"the proof is in {out}; to check it: torchperc separable --verify {words}")
+    raise SystemExit(1 if certificate.separable is None else 0)
+
+
+def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
+    """Check a proof by the standard library alone, or, about other files than plain tables, by the same arithmetic."""
+    from torchperc.theory import verifier  # needs neither torch nor numpy
+
+    try:
+        if set(reading) <= {"target"}:
+            say(str(verifier.verify_file(proof, data, reading.get("target"))))
+            return 0
+    except verifier.RejectedError as reason:
+        say(f"rejected: {' '.join(str(reason).split())}")
+        return 1
+    except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
+        verifier.read_certificate(proof)
+    certificate, table = tp.theory.Certificate.load(proof), _load("separable", data, reading)
+    error = certificate.verification_error(table.X, table.y)
+    if certificate.labels != table.labels:
+        error = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
+    say(f"{certificate.kind}: the proof holds" if error is None else f"rejected: {error}")
+    return 0 if error is None else 1
+
+
+# --- to look ------------------------------------------------------------------------------------------------------
+
+
+def demo(*, out: str = "runs/demo") -> None:
+    """Show a tour: AND, XOR, noisy data, by rule and by gradient.
+
+    AND learned by rule and by gradient, side by side; XOR, which one layer cannot learn and two can; noisy data. Prints
+    the tour; writes pictures, event files for TensorBoard and report.html.
+
+    Args:
+        out: folder of the files
+    """
+    tp.lab.demo.demo(Path(out))
+
+
+def play(
+    *,
+    out: str | None = None,
+    data: str | None = None,
+    log: str | None = None,
+    features: tuple[str, str] | None = None,
+    samples: int | None = None,
+    **reading: Any,
+) -> None:
+    """Open an interactive page: points, mistakes, conventions, proofs.
+
+    Writes one self-contained HTML page and opens it in the browser: put down points, step through the mistakes of the
+    perceptron rule, switch conventions, see the proof, the gradient and a two-layer net. It needs no network and sends
+    nothing.
+
+    Args:
+        out: write the page to this file, and open nothing
+        data: begin with these points: a file; or AND, XOR, iris, …; two features, up to four classes
+        log: replay a recorded run: a log that MistakeLog.save wrote (.npz, with --data for its data) or JSON
+        features: the two features to be shown, by name or position from 1, where there are more
+        samples: draw so many samples at random
+    """
+    from torchperc.lab.play.page import Play, content
+
+    name, lost = next(iter(reading), ""), log is not None and not Path(log).is_file()
+    bare = data is None and log is not None and not log.lower().endswith(".json")
+    for wrong, why in (
+        (lost, f'--log {log} is no file; name the log itself, which result.log.save("run.npz") wrote'),
+        (data is None and reading, f"--{name} is about a file of samples; name it by --data FILE"),
+        (data is log is None and features, "--features chooses features of data; name it by --data FILE or --log FILE"),
+        (bare, f"{log} holds no data; name the file that it was made on by --data FILE"),
+        (samples is not None and data is None, f"--samples {samples} draws from data; name it by --data FILE"),
+        (samples is not None and log, f"--samples {samples} draws from --data; a log is replayed with all its samples"),
+    ):
+        if wrong:
+            raise ValueError(why)
+    page = None if out is None else output_file(out)
+    if data is None and log is None:  # torch is not needed
+        shown = content()
+    else:
+        from torchperc.lab.play.data import content_of_data, content_of_log, load_log
+
+        table: Any = None if data is None else _load("play", data, reading, dense=False)
+        recorded, told = (None, {}) if log is None else load_log(Path(log), table)
+        if recorded is None:
+            shown = content_of_data(table, features=features, samples=samples)
+        else:
+            shown = content_of_log(recorded, table=table, features=features, **told)
+    made = Play(shown)
+    say(f"the page: {made.open() if page is None else made.save(page)}")
+
+
+def xor(
+    *,
+    seeds: int = 1000,
+    hidden: Sequence[int] = (2, 4),
+    activation: Sequence[
+        Literal["tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus", "identity"]
+    ] = ("tanh", "relu"),
+    loss: Sequence[Literal["perceptron", "lms", "logistic"]] = ("logistic",),
+    lr: Sequence[float] = (1.0,),
+    steps: int = 5000,
+    inputs: Literal["0/1", "-1/+1"] = "0/1",
+    out: str = "runs/xor",
+) -> None:
+    """Train thousands of small nets on XOR at once.
+
+    Trains 2-h-1 nets by full-batch gradient descent, from many seeds at once, for every combination of the values
+    given. Prints how many solve it and how the others fail; writes pictures and results.json.
+
+    Args:
+        seeds: how many, 0, 1, 2, …
+        hidden: widths of the hidden layer
+        activation: of the hidden layer
+        loss: that is lowered
+        lr: learning rates
+        steps: full-batch steps
+        inputs: the truth values
+        out: folder of the pictures
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from torchperc.lab.xor import HEADS, KINDS, check_rate, train
+    from torchperc.lab.xor_figures import plot_boundary, plot_curves
+
+    for name, count in (("seeds", seeds), ("steps", steps)):
+        check_int(name, count, at_least=1)
+    widths = [check_int("hidden", width, at_least=1) for width in hidden]
+    settings = dict.fromkeys(product(widths, activation, loss, [check_rate("lr", rate) for rate in lr]))
+    folder, rows, pictures = output_folder(out), list[dict[str, Any]](), dict[str, Any]()
+    title = f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec"):
+        table.add_column(head, justify="left" if head in ("hidden", "activation", "loss") else "right")
+    for setting in settings:
+        width, name, lowered, rate = setting
+        start = time.perf_counter()
+        result = train(range(seeds), width, name, HEADS[lowered], lr=rate, steps=steps, inputs=inputs)
+        row: dict[str, Any] = dict(zip(("hidden", "activation", "loss", "lr"), setting, strict=True))
+        row |= {"success_rate": result.success_rate, "wilson_95": result.interval, "counts": result.counts}
+        row |= {"seconds": round(time.perf_counter() - start, 3), "kinds": result.kinds}  # by seed
+        row |= {"curves": f"curves-{width}-{name}-{lowered}-{rate:g}.png"}
+        rows.append(row)
+        pictures[row["curves"]] = plot_curves(result)
+        if "solved" in result.kinds and "boundary.png" not in pictures:
+            net = result.net(result.kinds.index("solved"))
+            pictures["boundary.png"] = plot_boundary(net, inputs=inputs, head=result.head)
+        solved = f"{100 * result.success_rate:.1f}", "–".join(f"{100 * bound:.1f}" for bound in result.interval)
+        failed = (f"{result.counts[kind]:,}" for kind in KINDS[1:])
+        table.add_row(str(width), name, lowered, f"{rate:g}", *solved, *failed, f"{row['seconds']:.1f}")
+    for name, picture in pictures.items():
+        with atomic_path(folder / name) as part:
+            picture.savefig(part, format="png")
+    found = {"seeds": seeds, "steps": steps, "inputs": inputs, "rows": rows, "pictures": list(pictures)}
+    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / "results.json", f"{text}\n".encode())
+    console = open_console(width=140)
+    console.print(table)
+    console.print(visible(f"pictures and results.json are in {folder}"), soft_wrap=True)

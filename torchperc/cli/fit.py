@@ -1,0 +1,290 @@
+"""``torchperc fit | validate | test | predict``: runs from a config, as Lightning users know them."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import importlib.util
+import io
+import itertools
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from jsonargparse import ArgumentError
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from rich.table import Table
+
+from torchperc._checks import ParameterError
+from torchperc._files import locked_folder, moved_aside, write_atomically
+from torchperc.cli.inputs import open_console, say, warn
+from torchperc.learn.candidates import few_threads
+from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule, fitted_model, quiet
+from torchperc.lightning.checkpoints import LAST
+from torchperc.lightning.outcome import predictions, wrong_decisions
+from torchperc.lightning.trainer import trainer_in
+from torchperc.model.model_file import MODEL
+from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
+from torchperc.samples import process_group
+
+_KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_NO_CLASSES = ("data", "out", "ckpt_path")  # options whose text is never the name of a class
+
+
+class _RunFolder:
+    """The folder of a run. An earlier run stays there, complete, until this one has something to keep."""
+
+    def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
+        names = [MODEL, RESULTS, CURVES, "report.html", "card.md"]
+        if resumed is None or Path(resumed).absolute().parent != folder.absolute():
+            names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
+        self._folder, self._config = folder, config.encode()
+        self._earlier = [path for name in names for path in folder.glob(name)]
+        if not self._earlier:
+            write_atomically(folder / CONFIG, self._config)
+
+    def keep(self, save: Callable[..., object], *given: Any, **options: Any) -> None:
+        """Save something of this run; the first time, with its config in place of the earlier run."""
+        with contextlib.ExitStack() as stack:
+            if self._earlier:
+                stack.enter_context(moved_aside(self._folder, [*self._earlier, *self._folder.glob(CONFIG)]))
+                write_atomically(self._folder / CONFIG, self._config)
+            save(*given, **options)
+        self._earlier = []
+
+
+class _CLI(LightningCLI):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._called = options["args"][:1]
+        with contextlib.ExitStack() as self._claims:
+            super().__init__(*args, **options)
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """The one called; to describe all four, each with every option of a Trainer, takes a third of a short run."""
+        return {name: arguments for name, arguments in LightningCLI.subcommands().items() if name in self._called}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--out", default="runs/last", help="folder of the run: event files, checkpoint, weights")
+        parser.add_argument("--picture_every", type=int, default=10, help="epochs between pictures (0: none)")
+        for name, option in (("width", "in_features"), ("classes", "num_classes")):
+            parser.link_arguments(f"data.{name}", f"model.init_args.net.init_args.{option}", apply_on="instantiate")
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        if not self._called[0].isalpha():  # a config that is read, not run
+            return None
+        config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
+        options = {name: value for name, value in config.items() if value is not None}
+        callbacks, epochs = options.pop("callbacks", []), options.pop("max_epochs", 100)
+        every = self._get(self.config, "picture_every")
+        return trainer_in(self._folder, epochs, callbacks, every, **options)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self._get(self.config, "out"))
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning would overrule the config by the checkpoint's hyper-parameters; here the config says what runs."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run it; where it fails, end the processes that Lightning has started, which would wait for this one."""
+        alone = subcommand == "fit" and self.trainer.world_size == 1
+        try:
+            with few_threads(self.datamodule) if alone else contextlib.nullcontext():
+                super()._run_subcommand(subcommand)
+        except BaseException:
+            launcher = self.trainer.strategy.launcher
+            if launcher is not None and hasattr(launcher, "procs"):
+                launcher.kill(signal.SIGKILL)
+            raise
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # whose threads would outlive the interpreter
+
+    def before_fit(self) -> None:
+        text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
+        if self.trainer.is_global_zero:  # one of several processes claims the folder for all of them
+            self._claims.enter_context(locked_folder(self._folder))
+            self._place = _RunFolder(self._folder, text, self._get(self.config, "ckpt_path"))
+            files: Any = self.trainer.strategy.checkpoint_io
+            files.save_checkpoint = functools.partial(self._place.keep, files.save_checkpoint)
+
+    def before_validate(self) -> None:
+        if self._get(self.config, "ckpt_path") is None:
+            path = self._folder / MODEL
+            if not path.is_file():
+                raise ValueError(f"there is no {path}; run `torchperc fit` first, or name a checkpoint by --ckpt-path")
+            load_safetensors(path, self.model.net)
+
+    before_test = before_predict = before_validate
+
+    def after_fit(self) -> None:
+        model, data, path = self.model, self.datamodule, self._folder / MODEL
+        rows = [("epochs", str(self.trainer.current_epoch))]
+        if isinstance(model, LitRule) and model.result is not None:
+            rows.append(("verdict", model.result.sentence))
+        rows += [(f"{name} of the weights kept", f"{error:.6g}") for name, error in _errors(model, data)]
+        if not self.trainer.is_global_zero:
+            return
+        try:
+            fitted = fitted_model(model, data)
+        except TypeError:  # a net that no file can describe: its weights alone
+            self._place.keep(save_safetensors, model.net, path)
+        else:
+            self._place.keep(fitted.save, path)
+        self.after_validate(rows)  # with the metrics of the last epoch
+        say(f"weights, checkpoint and curves are in {self._folder}; look at them with")
+        say(f"  tensorboard --logdir {self._folder.parent}")
+
+    def after_validate(self, rows: Sequence[tuple[str, str]] = ()) -> None:
+        known = sorted(self.trainer.callback_metrics.items())
+        metrics = [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
+        table = Table("what", "result")
+        for row in (*rows, *metrics):
+            table.add_row(*row)
+        if self.trainer.is_global_zero:
+            open_console().print(table)
+
+    after_test = after_validate
+
+    def after_predict(self) -> None:
+        every = process_group.gather([codes.cpu() for codes in self.trainer.predict_loop.predictions])
+        if not self.trainer.is_global_zero:
+            return
+        codes = torch.cat([codes for batch in zip(*every, strict=True) for codes in batch])  # each was cut among them
+        text, real = io.StringIO(), self.datamodule.task == "regression"
+        said = self.datamodule.unscaled(codes).tolist() if real else self.datamodule.decode(codes)
+        csv.writer(text).writerows([["prediction" if real else "label"], *([each] for each in said)])
+        write_atomically(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
+        say(f"{len(codes)} {'numbers' if real else 'labels'} in {self._folder / 'predictions.csv'}")
+
+
+def run(words: list[str]) -> None:
+    """Parse the config, make everything, run the command."""
+    _made([word for word in words if word != "--trust"], "--trust" in words)
+
+
+def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
+    """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
+    try:
+        made = _made(["--config", str(path)], trust, run=False)
+    except ValueError as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
+    return made.model, made.datamodule
+
+
+def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
+    quiet()
+    words = [_with_underscores(word) for word in words]
+    foreign = [name for config in _configs(words) for name in _foreign(config)]
+    if foreign and not trust:
+        warn(
+            f"the config names {', '.join(dict.fromkeys(foreign))}: a config is a program, and this part of it is not "
+            "of torch, lightning or torchperc; read it before you run it; --trust runs it without this warning"
+        )
+    try:
+        return _CLI(
+            pl.LightningModule,
+            TabularDataModule,
+            subclass_mode_model=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
+            args=words,
+            **options,
+        )
+    except ParameterError:
+        raise
+    except (ArgumentError, ValueError, TypeError) as error:
+        raise ValueError(_readable(str(error))) from None
+    except MisconfigurationException as error:  # such as a device that is not there
+        text = str(error).rstrip("!.")
+        known = re.search("gpu|machine", text, re.IGNORECASE)
+        raise ValueError(f"{text}; choose by --trainer.accelerator and --trainer.devices" if known else text) from None
+    except RuntimeError as error:
+        if not process_group.is_lost(error):
+            raise
+        if process_group.rank_and_size()[1] > 1:
+            raise process_group.lost(error) from None
+        address, port = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        raise ValueError(
+            f"the processes did not meet at {address}:{port} in time ({process_group.plain_text(error)}); check "
+            "MASTER_ADDR and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
+            "--trainer.strategy.init_args.timeout 0:10:00 waits ten minutes"
+        ) from None
+
+
+def _readable(message: str) -> str:
+    """The one thing that is wrong, out of a list of all the types that a value might have had."""
+    head, found, errors = message.partition("Errors:\n")
+    if not found:
+        return message
+    key = re.search(r'Parser key "([^"]+)"', head)
+    reason = re.split(r"\n\s*(?:- |Given value)", errors.strip().removeprefix("- "))[0]
+    given = re.search(r"Given value: (\w+)$", message) if reason.startswith("Expected") else None
+    parts = (key.group(1) if key else "", reason, f"found {given.group(1)!r}" if given else "")
+    return ": ".join(" ".join(part.split()) for part in parts if part)
+
+
+def _with_underscores(word: str) -> str:
+    """An option as jsonargparse spells it; ``--ckpt-path`` is accepted, as with the other commands."""
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
+
+
+def _configs(words: list[str]) -> Iterator[dict[str, Any]]:
+    """The content of each config that is named."""
+    for word, following in itertools.pairwise([*words, ""]):
+        if word not in ("--config", "-c") and not word.startswith("--config="):
+            continue
+        path = Path(word.partition("=")[2] or following)
+        try:
+            content = yaml.safe_load(path.read_text())
+        except OSError as error:
+            raise ValueError(f"cannot read config {path}: {error.strerror}") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
+        yield content
+
+
+def _foreign(value: Any) -> Iterator[str]:
+    """Names of classes, and of further configs, that lead out of the packages known here."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name not in _NO_CLASSES:
+                yield from _foreign(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _foreign(each)
+    elif isinstance(value, str) and _DOTTED.fullmatch(value):
+        package = value.partition(".")[0]
+        if package not in _KNOWN and (value.endswith((".yaml", ".yml", ".json")) or _importable(package)):
+            yield value
+
+
+def _importable(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None  # which looks for it and runs nothing
+    except ValueError:  # one that is half there
+        return True
+
+
+def _errors(model: pl.LightningModule, data: TabularDataModule) -> Iterator[tuple[str, float]]:
+    """Of the weights kept, on the training and validation set."""
+    for which, name in enumerate(("training", "validation")):
+        X, y = data.parts[which]
+        if len(y) and isinstance(model, LitRegressor):
+            fit = Fit.of(*predictions(model, data, which))
+            yield from ((f"{name} RMSE", fit.rmse), (f"{name} R²", fit.r2))
+        elif len(y) and isinstance(model, LitRule | LitClassifier):
+            yield f"{name} error", wrong_decisions(model, X, y) / len(y)

@@ -1,0 +1,2 @@
+from .apply import Applied as Applied
+from .results import LearnResult as LearnResult

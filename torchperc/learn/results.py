@@ -1,0 +1,128 @@
+"""What learn returns, and how candidates are judged: errors or fit on each set, the baseline, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc.data.prepared_data import PreparedData
+from torchperc.learn.candidates import Trained, TrainedModule, names
+from torchperc.lightning.outcome import predictions, wrong_decisions
+from torchperc.model.model import FittedModel
+from torchperc.reports.results import Candidate, Fit, Tally
+from torchperc.reports.text import plural
+from torchperc.rules.conventions import Verdict
+
+_SETS = ("training", "validation", "test")
+
+
+@dataclass(frozen=True)
+class LearnResult:
+    """What :func:`learn` found, and where it is.
+
+    Args:
+        folder: of the run.
+        candidates: in the order in which they were trained.
+        best: the one with the lowest validation error or RMSE, the first of equals.
+        test: its error or fit on the test set, which nothing was chosen by; ``None`` if there is no such set.
+        baseline: on the validation set, that of the majority class or of the mean of the training targets.
+        model: the best, from a table's features to labels, or to numbers in the target's own units.
+        notes: what is worth knowing about the data.
+        taken: what the target was taken for, if nobody said and it could be otherwise.
+        penalties: of a regression, the l2 that ridge was tried with, and the validation RMSE of each.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> learned = tp.learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
+        >>> [candidate.name for candidate in learned.candidates]
+        ['rule', 'perceptron', 'lms', 'logistic']
+        >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
+        True
+        >>> learned.model.predict([[5.1, 3.5, 1.4, 0.2]])
+        ['setosa']
+        >>> learned = tp.learn("diabetes", folder=tempfile.mkdtemp() + "/diabetes", max_epochs=10)
+        >>> [candidate.name for candidate in learned.candidates]
+        ['least squares', 'ridge', 'lms']
+        >>> learned.best.validation.rmse < learned.baseline.rmse, round(learned.test.r2, 1)
+        (True, 0.6)
+    """
+
+    folder: Path
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    test: Any
+    baseline: Any
+    model: FittedModel
+    notes: tuple[str, ...] = ()
+    taken: str = ""
+    penalties: tuple[tuple[float, float], ...] = ()
+
+
+def score(module: TrainedModule, data: PreparedData, which: int) -> Tally | Fit:
+    """Wrong decisions on a set, or how predictions fit it: 0 training, 1 validation, 2 test."""
+    if data.task == "regression":
+        return Fit.of(*predictions(module, data, which))
+    X, y = data.parts[which]
+    return Tally(wrong_decisions(module, X, y), len(y))
+
+
+def loss(score: Tally | Fit) -> float:
+    """What the best candidate has least of: the error, or the RMSE."""
+    return score.rmse if isinstance(score, Fit) else score.error
+
+
+def baseline(data: PreparedData) -> Tally | Fit:
+    """The score on the validation set of the majority class, or of the mean of the training targets."""
+    if data.task == "regression":
+        training, validation = (data.dataset.y[index] for index in data.indices[:2])
+        return Fit.of(torch.full_like(validation, float(training.mean())), validation)
+    counts = _per_class(data, 1)
+    right, total = int(counts[_per_class(data, 0).argmax()]), int(counts.sum())
+    return Tally(total - right, total)
+
+
+def verdict(trained: Trained, training: Tally | Fit) -> str:
+    """How a training ended, by the weights that were kept unless it was by rule; a regression has no verdict."""
+    if isinstance(training, Fit):
+        return ""
+    if trained.result is not None:
+        return trained.result.verdict.name
+    return (Verdict.BUDGET if training.wrong else Verdict.SEPARATED).name
+
+
+def notes(data: PreparedData, best: Tally | Fit, base: Tally | Fit) -> Iterator[str]:
+    """What a reader of the figures should know about the table and the candidates."""
+    if data.dataset.dropped:
+        yield f"{plural(data.dataset.dropped, 'row')} with missing values dropped"
+    yield from data.dataset.notes
+    if data.task == "regression":
+        if "ridge" not in names(data):
+            yield "least squares and ridge were left out, since the training samples are larger than memory"
+    else:
+        yield from _rare_classes(data)
+    if loss(best) >= loss(base):
+        if isinstance(base, Fit):
+            yield "no model has a lower validation RMSE than the mean of the training targets"
+        else:
+            yield "no model has a lower validation error than the majority-class baseline"
+
+
+def _rare_classes(data: PreparedData) -> Iterator[str]:
+    for which, name in enumerate(_SETS):
+        counts = _per_class(data, which).tolist()
+        absent = [label for label, count in zip(data.dataset.labels, counts, strict=True) if not count]
+        if any(counts) and absent:
+            few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
+            yield f"the {name} set has no sample of {few}, of which there are very few"
+
+
+def _per_class(data: PreparedData, which: int) -> Tensor:
+    """How many samples of each class a set has (K,)."""
+    y = data.parts[which][1]
+    codes = (y + 1) // 2 if data.classes is None else y
+    return codes.bincount(minlength=len(data.dataset.labels))

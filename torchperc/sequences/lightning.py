@@ -1,0 +1,152 @@
+"""Sequences under a Trainer: gradient descent on a chain, and batches of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from torchperc._checks import check_sample_weight
+from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.metrics import EpochMetric
+from torchperc.model.describe import NETS, uncompiled
+from torchperc.sequences.chain import ChainPerceptron, StructuredHead
+from torchperc.sequences.sequences import PAD, PaddedSequences
+
+
+def labelled_batch(batch: Any) -> tuple[PaddedSequences, Tensor, Any]:
+    """Return a batch ((x, lengths), y) or (x, y) of sequences, and sequence weights or ``None``, checked.
+
+    Without lengths, a sequence ends before the first −100 of its tags.
+    """
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        raise TypeError(
+            f"a batch must be ((x, lengths), y) or (x, y), and weights if any, found {type(batch).__name__}"
+        )
+    x, y, weight = (*batch, None)[:3]
+    x, lengths = x if isinstance(x, tuple | list) and len(x) == 2 else (x, None)
+    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
+        raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
+    if y.dim() != 2 or y.is_floating_point() or x.dim() != 3 or x.shape[:2] != y.shape:
+        found = f"{tuple(x.shape)} and {y.dtype} of shape {tuple(y.shape)}; give lengths beside x: ((x, lengths), y)"
+        raise ValueError(f"a batch must have x (N, T, d) and integer tags (N, T), padded with {PAD}, found {found}")
+    if isinstance(weight, Tensor) and not weight.is_floating_point() and torch.equal(weight, (y != PAD).sum(1)):
+        raise ValueError("the loader gives (x, y, lengths); let it give ((x, lengths), y), and weights as floats")
+    if lengths is None:
+        lengths = (y != PAD).sum(1)
+        if ((y != PAD) != (torch.arange(y.shape[1], device=y.device) < lengths[:, None])).any():
+            raise ValueError(f"y of a batch has {PAD} before its end; pad tags behind the end only")
+    return PaddedSequences(x, lengths), y, weight
+
+
+def unlabelled_batch(batch: Any) -> PaddedSequences:
+    """Return a batch to predict: x (N, T, d), (x, lengths), or one of them with tags, which are not looked at."""
+    while isinstance(batch, tuple | list) and batch and not isinstance(batch[0], Tensor):
+        batch = batch[0]
+    x, lengths = (*batch, None)[:2] if isinstance(batch, tuple | list) else (batch, None)
+    if not isinstance(x, Tensor) or x.dim() != 3:
+        raise TypeError(f"a batch to predict must be x (N, T, d) or (x, lengths), found {type(x).__name__}")
+    if not isinstance(lengths, Tensor) or lengths.dim() != 1:
+        lengths = torch.full((len(x),), x.shape[1], device=x.device)
+    return PaddedSequences(x, lengths)
+
+
+class ChainMetric(EpochMetric):
+    """Mean loss of a sequence, fractions of wrong tags and of sequences with one, and mistakes."""
+
+    errors: Tensor
+    tokens: Tensor
+    wrong: Tensor
+    mistakes: Tensor
+
+    def __init__(self, exact: torch.dtype = torch.float64) -> None:
+        super().__init__(exact)
+        self.add_sums("errors", "tokens", "wrong", "mistakes")
+
+    def add(self, losses: Tensor, *_: Any, **counts: Any) -> None:
+        """Add a batch: the loss of each sequence; wrong tags, tokens, sequences with a wrong tag, and mistakes."""
+        self.update(torch.tensor(len(losses)), losses.sum(dtype=self.exact))
+        for name, value in counts.items():
+            getattr(self, name).add_(value)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the metrics by name."""
+        found = {"error": self.errors / self.tokens, "error/sequence": self.wrong / self.samples}
+        return {**super().compute(), **found, "mistakes": self.mistakes}
+
+
+class LitTagger(LitDescent):
+    """Gradient descent on the structured perceptron criterion of a chain.
+
+    Batches are ((x, lengths), y), or (x, y) with −100 behind the end of the tags, and sequence weights or none. The
+    loss is per sequence, ``error`` per token, ``error/sequence`` per sequence, and ``mistakes`` are sequences.
+
+    Args:
+        net: a :class:`~torchperc.sequences.ChainPerceptron`, or a net that gives ``ChainScores``.
+        margin: of the criterion, see :class:`~torchperc.sequences.StructuredHead`.
+        lr, optimizer, scheduler, interval, monitor: as for :class:`LitClassifier`.
+
+    Example:
+        >>> import torchperc as tp
+        >>> tp.lightning.LitTagger(tp.sequences.ChainPerceptron(2, 3), lr=0.5).hparams.lr
+        0.5
+    """
+
+    logged = ("loss", "error", "error/sequence")
+    nets: ClassVar[Mapping[str, type[nn.Module]]] = {**NETS, "torchperc.sequences.ChainPerceptron": ChainPerceptron}
+    head: StructuredHead
+
+    def __init__(
+        self,
+        net: nn.Module,
+        margin: float = 0.0,
+        lr: float | None = None,
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        *,
+        interval: str = "epoch",
+        monitor: str | None = None,
+    ) -> None:
+        super().__init__(net, StructuredHead(margin), lr, "batch", optimizer, scheduler, interval, monitor)
+        if isinstance(uncompiled(self.net), tuple(NETS.values())):
+            raise TypeError(f"net must give ChainScores, found {type(self.net).__name__}; use LitClassifier")
+        self.save_hyperparameters({"margin": margin})
+        self.save_arguments()
+
+    def unpack(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
+        """Return sequences, tags (N, T), and sequence weights or ``None``."""
+        x, y, weight = labelled_batch(batch)
+        return x, y, None if weight is None else check_sample_weight(weight, len(y), all_zero=True).to(y.device)
+
+    def forward(self, x: Any) -> Any:
+        """Return the scores, as the net gives them."""
+        return self.net(x)
+
+    def new_metric(self, exact: torch.dtype) -> ChainMetric:
+        """Return loss, errors and mistakes."""
+        return ChainMetric(exact)
+
+    def weight_norm(self) -> None:
+        """Return ``None``: a chain has no hyperplane."""
+
+    def step(self, batch: Any, stage: str, dataloader_idx: int = 0) -> Tensor:
+        """Return the weighted loss of each sequence, and add the batch to the metrics of the stage."""
+        x, y, weight = self.unpack(batch)
+        if not len(y):  # another process has the samples, and waits for the gradient of this one
+            return torch.stack([values.sum() * 0 for values in self.net.parameters()])[:0]
+        scores = self(x)
+        losses, made = self.head.judge(scores, y)
+        wrong = (self.head.decide(scores) != y) & (torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None])
+        losses = losses if weight is None else losses * weight.to(losses)
+        if not self.is_repeated(stage):
+            counts = {"errors": wrong.sum(), "tokens": scores.lengths.sum(), "wrong": wrong.any(1).sum()}
+            self.metric(stage, dataloader_idx).add(losses.detach(), **counts, mistakes=made.sum())
+        return losses
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Return tags (N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
+        return self.head.decide(self.net(unlabelled_batch(batch)))

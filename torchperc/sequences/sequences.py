@@ -1,0 +1,274 @@
+"""How sequences lie in memory: their tokens one after the other, each a row of a sparse matrix (CSR)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from torchperc._checks import as_tensor, check_int
+from torchperc._files import checksum
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array: TypeAlias = np.ndarray[Any, Any]
+PAD = -100  # the tag behind the end of a sequence, which losses ignore, as ignore_index in torch
+MOST_TAGS = 2**15
+
+
+class PaddedSequences(NamedTuple):
+    """A batch: x (N, T, d) of numbers, or (N, T, F) of feature numbers padded with −1, and lengths (N,)."""
+
+    x: Tensor
+    lengths: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sequences:
+    """N sequences of tokens, each token with d features, of which those that are not 0 are stored.
+
+    Args:
+        offsets: where sequences begin and end: tokens of sequence i are ``offsets[i]:offsets[i + 1]``.
+        n_features: d, the number of features.
+        indptr: where the features of each token begin and end in ``ids``.
+        ids: feature numbers from 0 to d − 1; a number that occurs twice in a token counts twice.
+        values: of these features; ``None`` if each is 1, as templates make them.
+
+    Shape:
+        offsets (N + 1,), indptr (T + 1,) for T tokens in all, ids and values of equal length.
+
+    Example:
+        >>> two = Sequences.of([[[1, 0], [0, 1], [1, 1]], [[0, 1]]])
+        >>> len(two), two.tokens, two.n_features, two.lengths.tolist()
+        (2, 4, 2, [3, 1])
+        >>> two.ids.tolist(), two.indptr.tolist()
+        ([0, 1, 0, 1, 1], [0, 1, 2, 4, 5])
+    """
+
+    offsets: Array
+    n_features: int
+    indptr: Array
+    ids: Array
+    values: Array | None = None
+
+    def __post_init__(self) -> None:
+        check_int("n_features", self.n_features, at_least=1)
+        for name, end in (("offsets", len(self.indptr) - 1), ("indptr", len(self.ids))):
+            bounds = np.require(getattr(self, name), np.int64, ["C", "W"])
+            object.__setattr__(self, name, bounds)
+            if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != end or (np.diff(bounds) < 0).any():
+                raise ValueError(f"{name} must rise from 0 to {end}, with at least one sequence, found {bounds[:5]}")
+        if not self.lengths.all():
+            raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
+        if len(self.ids) and (self.ids.min() < 0 or self.ids.max() >= self.n_features):
+            at = int(np.argmax((self.ids < 0) | (self.ids >= self.n_features)))
+            limits = f"features run from 0 to {self.n_features - 1}"
+            raise ValueError(f"{self.place(at)} has feature {self.ids[at]}; {limits}")
+        object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
+        if self.values is None:
+            return
+        if self.values.dtype not in (np.float32, np.float64) or self.values.shape != self.ids.shape:
+            raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values.dtype}")
+        if not np.isfinite(self.values).all():
+            at = int(np.argmin(np.isfinite(self.values)))
+            raise ValueError(f"{self.place(at)} has a feature of {self.values[at]}; features must be finite")
+
+    def place(self, number: int) -> str:
+        """Return the sequence and position that an entry of ``ids`` belongs to, for messages."""
+        return self.token_place(int(np.searchsorted(self.indptr, number, side="right")) - 1)
+
+    def token_place(self, token: int) -> str:
+        """Return the sequence and position of a token, for messages."""
+        sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
+        return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        kind = "binary " if self.values is None else ""
+        return f"Sequences({len(self)} sequences, {self.tokens} tokens, {self.n_features} {kind}features)"
+
+    @property
+    def tokens(self) -> int:
+        """T, the number of tokens in all sequences."""
+        return int(self.offsets[-1])
+
+    @property
+    def lengths(self) -> Array:
+        """The number of tokens of each sequence: (N,)."""
+        return np.diff(self.offsets)
+
+    def hash(self, y: Array) -> str:
+        """Return a checksum of all sequences and their tags."""
+        parts = [part for part in (self.offsets, self.indptr, self.ids, self.values, y) if part is not None]
+        about = " ".join(f"{part.dtype}{part.shape}" for part in parts)
+        return checksum(f"{self.n_features} {about}".encode(), *(part.tobytes() for part in parts))
+
+    def padded(self) -> PaddedSequences:
+        """Return all sequences as a batch for :class:`ChainPerceptron`.
+
+        x has numbers (N, T, d) with zeros behind the end, or for binary features their numbers (N, T, F) with −1.
+
+        Example:
+            >>> x, lengths = Sequences.of([[[1.0]], [[2.0], [3.0]]]).padded()
+            >>> x.squeeze(-1).tolist(), lengths.tolist()
+            ([[1.0, 0.0], [2.0, 3.0]], [1, 2])
+        """
+        longest, counts = int(self.lengths.max()), np.diff(self.indptr)
+        places = np.repeat(np.arange(len(self)) * longest - self.offsets[:-1], self.lengths) + np.arange(self.tokens)
+        rows = np.repeat(places, counts)
+        if self.values is None:
+            x: Array = np.full((len(self) * longest, max(1, int(counts.max()))), -1, np.int64)
+            x[rows, np.arange(len(self.ids)) - np.repeat(self.indptr[:-1], counts)] = self.ids
+        else:
+            x = np.zeros((len(self) * longest, self.n_features), self.values.dtype)
+            np.add.at(x, (rows, self.ids), self.values)
+        return PaddedSequences(torch.from_numpy(x).reshape(len(self), longest, -1), torch.from_numpy(self.lengths))
+
+    @classmethod
+    def of(cls, X: Any, *, n_features: int | None = None, name: str = "X") -> Sequences:
+        """Return sequences from what users have.
+
+        Args:
+            X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), padded (x, lengths) of
+                numbers, or sequences, which are returned as they are.
+            n_features: the number of features they must have, if known.
+            name: the parameter's name for error messages.
+        """
+        found = X if isinstance(X, Sequences) else cls._of_dense(X, name)
+        if n_features is not None and found.n_features != n_features:
+            raise ValueError(f"{name} has {found.n_features} features but {n_features} are needed, as the net has")
+        return found
+
+    @classmethod
+    def _of_dense(cls, X: Any, name: str) -> Sequences:
+        """Return sequences of numbers, in float32 if that holds them exactly."""
+        from scipy.sparse import csr_array
+
+        if isinstance(X, tuple) and len(X) == 2 and np.ndim(X[0]) == 3:
+            X = _unpadded(torch.as_tensor(X[0]), torch.as_tensor(X[1]), name)
+        if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
+            raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
+        if not len(X):
+            raise ValueError(f"{name} is empty; give at least one sequence")
+        parts = [as_tensor(each, f"{name}[{i}]").detach().cpu() for i, each in enumerate(X)]
+        for i, part in enumerate(parts):
+            if part.dim() != 2 or not part.numel() or part.shape[1] != parts[0].shape[1]:
+                raise ValueError(f"{name}[{i}] must have shape (T, d), d as {name}[0], found {tuple(part.shape)}")
+        tokens = torch.cat(parts)
+        exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
+        matrix = csr_array((tokens.float() if exact else tokens.double()).numpy())
+        return cls.of_tokens(matrix, np.array([len(part) for part in parts]))
+
+    @classmethod
+    def of_tokens(cls, tokens: csr_array, lengths: Array) -> Sequences:
+        """Return sequences of all tokens as a CSR matrix."""
+        single = tokens.data.dtype in (np.float16, np.float32)
+        values = np.ascontiguousarray(tokens.data, np.float32 if single else np.float64)
+        return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, values)
+
+
+def _unpadded(x: Tensor, lengths: Tensor, name: str) -> list[Tensor]:
+    """Return the sequences of a batch of numbers."""
+    if not x.is_floating_point():
+        raise TypeError(f"{name} must hold floating-point numbers, found {x.dtype}; for feature numbers use Sequences")
+    if lengths.shape != x.shape[:1] or not len(x) or lengths.min() < 1 or lengths.max() > x.shape[1]:
+        found = f"{tuple(x.shape)} and lengths {lengths.tolist()[:5]}"
+        raise ValueError(f"{name} must be x (N, T, d) and lengths (N,) between 1 and T, found {found}")
+    return [each[:length] for each, length in zip(x, lengths.tolist(), strict=True)]
+
+
+def labelled_sequences(X: Any, y: Any, n_features: int | None, tags: int, prefix: str = "") -> tuple[Sequences, Array]:
+    """Return sequences and their tags as one array (T,)."""
+    sequences = Sequences.of(X, n_features=n_features, name=f"{prefix}X")
+    return sequences, flat_tags(y, sequences, tags, f"{prefix}y")
+
+
+def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array:
+    """Return tags as one array (T,) of int64, each from 0 to K − 1.
+
+    Args:
+        y: a list of integer sequences, one flat array (T,), or a batch (N, T) padded with −100.
+        sequences: which they belong to.
+        tags: K.
+        name: the parameter's name for error messages.
+
+    Example:
+        >>> flat_tags([[0, 1], [2]], Sequences.of([[[1.0], [1.0]], [[1.0]]]), 3)
+        array([0, 1, 2])
+    """
+    if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
+        raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
+    if len(y) and np.ndim(y[0]):
+        if len(y) != len(sequences):
+            raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
+        parts = []
+        for i, (each, length) in enumerate(zip(y, sequences.lengths.tolist(), strict=True)):
+            part = as_tensor(each, f"{name}[{i}]").cpu().numpy().reshape(-1)
+            if len(part) < length or (part[length:] != PAD).any():
+                raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; pad with {PAD}")
+            parts.append(part[:length])
+        flat = np.concatenate(parts)
+    else:
+        flat = as_tensor(y, name).cpu().numpy()
+    if len(flat) != sequences.tokens:
+        raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
+    if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
+        raise TypeError(f"{name} must hold integers from 0 to {tags - 1}, found {flat.dtype}; number your tags from 0")
+    flat = np.ascontiguousarray(flat, np.int64)
+    if flat.min() < 0 or flat.max() >= tags:
+        at = int(np.argmax((flat < 0) | (flat >= tags)))
+        raise ValueError(f"{name}: {sequences.token_place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
+    return flat
+
+
+def split(flat: Array, sequences: Sequences) -> list[Tensor]:
+    """Return a flat array of tags as one int64 tensor per sequence."""
+    return list(torch.from_numpy(flat.astype(np.int64, copy=False)).split(sequences.lengths.tolist()))
+
+
+def tuples(flat: Array, lengths: Array) -> Array:
+    """Return flat tags as an array with one tuple per sequence."""
+    values, bounds = flat.tolist(), np.concatenate(([0], lengths.cumsum())).tolist()
+    return np.fromiter((tuple(values[first:end]) for first, end in pairwise(bounds)), object, len(lengths))
+
+
+def flat(y: Array, tokens: int) -> Array:
+    """Return the tags of all sequences one after the other, from :func:`tuples`: (T,)."""
+    return np.fromiter(chain.from_iterable(y), np.int64, tokens)
+
+
+def items(X: Any, y: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return sequences and their tags as the items of a ``DataLoader`` with ``collate_fn=collate``.
+
+    Args:
+        X: :class:`Sequences`, as a :class:`~torchperc.sequences.FeatureMap` makes them, or what its ``of`` accepts.
+        y: tags: a list of integer sequences, or one flat array.
+
+    Example:
+        >>> from torch.utils.data import DataLoader
+        >>> pairs = items([[[1.0], [2.0]], [[3.0]]], [[0, 1], [1]])
+        >>> (x, lengths), y = next(iter(DataLoader(pairs, batch_size=2, collate_fn=collate)))
+        >>> tuple(x.shape), lengths, y.tolist()
+        ((2, 2, 1), tensor([2, 1]), [[0, 1], [1, -100]])
+    """
+    sequences, tags = labelled_sequences(X, y, None, MOST_TAGS)
+    return [(x[: len(own)], own) for x, own in zip(sequences.padded().x, split(tags, sequences), strict=True)]
+
+
+def collate(items: Sequence[tuple[Any, Any]]) -> tuple[PaddedSequences, Tensor]:
+    """Return a batch ((x, lengths), y) of pairs of x (T, d), or feature numbers (T, F), and tags (T,)."""
+    X, y = ([torch.as_tensor(item[k]) for item in items] for k in (0, 1))
+    empty, widest = 0 if X[0].is_floating_point() else -1, max(each.shape[1] for each in X)
+    X = [F.pad(each, (0, widest - each.shape[1]), value=empty) for each in X]  # tokens may have fewer features
+    lengths = torch.tensor([len(each) for each in X])
+    return PaddedSequences(pad_sequence(X, True, empty), lengths), pad_sequence(y, True, PAD)

@@ -1,2 +1,0 @@
-from .apply import Applied as Applied
-from .learn import LearnResult as LearnResult
