@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import SGDClassifier
+from tables import said_by
 
 from torchperc.data import Batches, CsrParts, PreparedData, file_formats, read, svmlight, table_files
 
@@ -108,13 +109,6 @@ def test_sparse_samples_have_indices_of_32_bits(tmp_path, stream):
 
 
 # limits
-
-
-def said_by(call, kind=ValueError):
-    with pytest.raises(kind) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatch):

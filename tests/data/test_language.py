@@ -43,16 +43,3 @@ def test_sentences_repeat_with_their_seed_and_are_new_with_another():
     assert all(len(word) > 5 for word in unknown)  # coined ones, with a suffix
     plain = tp.data.tagged_sentences(200, new_words=0)
     assert max(len(word) for sentence in plain for word, _ in sentence) == 7  # teacher
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: tp.data.tagged_sentences(0), "sentences=0 must be at least 1"),
-        (lambda: tp.data.tagged_sentences(new_words=1.5), "new_words=1.5 must be at most 1"),
-        (lambda: tp.data.tagged_sentences(new_words=-0.5), "new_words=-0.5 must be a finite number >= 0"),
-    ],
-)
-def test_wrong_values_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

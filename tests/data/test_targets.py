@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from sklearn.datasets import load_diabetes
+from tables import said_by
 
 from torchperc.data import Batches, Dataset, TableEncoder, load, read, svmlight, table_files
 from torchperc.data import table_encoder as tasks
@@ -39,14 +40,6 @@ def save(folder, kind, X, y, name="price"):
     else:
         path.write_text("".join(f"{t!r} 1:{a!r} 2:{b!r}\n" for (a, b), t in zip(X.tolist(), y.tolist(), strict=True)))
     return path
-
-
-def said_by(call, kind=ValueError):
-    with pytest.raises(kind) as caught:
-        call()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 KINDS = ("csv", "tsv", "parquet", "npy", "npz", "svm")

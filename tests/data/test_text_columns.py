@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from messages import messages, save
 
 from torchperc.data import Batches, CsrParts, PreparedData, TableEncoder, load, read
-from torchperc.data.text_features import MOST, Counts, Vocabulary, ngrams
+from torchperc.data.text_features import MOST, Counts, ngrams
 
 TOKEN = r"\w+(?:['’]\w+)*|[^\w\s]+"
 
@@ -183,7 +183,11 @@ def test_a_column_that_only_begins_as_text(tmp_path, monkeypatch):
         (b"a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
         (b"a,c\n1,x\n2,y\n", {"text": "c"}, "text names column 'c' of .*, which is no feature"),
         (b"a,b,c\nu,1,x\nv,2,y\n", {"text": "a", "ignore": "a"}, "text names column 'a' of .*, which is no feature"),
-        (b"a,c\nu,x\nv,y\n", {"text": "a", "categories": "a"}, "categories and text both name column 'a'"),
+        (
+            b"a,c\nu,x\nv,y\n",
+            {"text": "a", "categories": "a"},
+            "categories names column 'a' of .*, which is both a category and text",
+        ),
         (b"a,c\n,x\n,y\n", {"text": "a", "missing": "mean"}, "column 'a' has no values at all"),
         (b"a,c\ncaf\xe9 u,x\nv,y\n", {"text": "a"}, "not a CSV file in UTF-8: line 2 holds the byte 0xe9"),
     ],
@@ -213,19 +217,3 @@ def test_text_in_other_files(tmp_path):
     (tmp_path / "a.svm").write_text("1 1:2\n-1 2:1\n")
     with pytest.raises(ValueError, match=r"text=.* needs columns, and .*a\.svm"):
         read(tmp_path / "a.svm", text=1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (((), (), 1), "must have different words"),
-        ((("a", "a"), (1, 1), 1), "must have different words"),
-        ((("a",), (1, 2), 3), "counts must be 1 integers"),
-        ((("a",), (4,), 3), "from 1 to rows=3"),
-        ((("a",), (True,), 3), "counts must be"),
-        ((("a",), (1,), 0), "rows"),
-    ],
-)
-def test_wrong_vocabularies(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Vocabulary(*arguments)
