@@ -180,14 +180,12 @@ def samples(X: Data) -> Any:
 def _texts(y: Data) -> tuple[list[str], Tensor]:
     """Labels as words, and which of the words each sample has; of numbers, each value is looked at once."""
     array = _line(y, "label")
-    if array.dtype.kind == "O":
-        values, first, which = array, np.arange(len(array)), np.arange(len(array))
-    else:
-        values, first, which = np.unique(array, return_index=True, return_inverse=True)
-    texts = []
-    for value, index in zip(values.tolist(), first.tolist(), strict=True):
-        texts.append(shortest(value) if isinstance(value, float) else str(value))
-        if value is None or texts[-1].lower() == "nan":
+    first = which = np.arange(len(array))
+    if array.dtype.kind != "O":
+        array, first, which = np.unique(array, return_index=True, return_inverse=True)
+    texts = [shortest(value) if isinstance(value, float) else str(value) for value in array.tolist()]
+    for text, value, index in zip(texts, array.tolist(), first.tolist(), strict=True):
+        if value is None or text.lower() == "nan":
             raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
     return texts, torch.from_numpy(which)
 
@@ -196,13 +194,13 @@ def _numbers(y: Data) -> Tensor:
     """Real targets as float64, not all the same."""
     array = _line(y, "target")
     if array.dtype.kind in "OU":
-        wrong = next((i for i, value in enumerate(array) if not is_number(str(value))), None)
-        if wrong is not None:
-            raise ValueError(f"y[{wrong}] = {array[wrong]!r} is not a number; correct it, or use {_CLASSES}")
+        array = np.array([float(value) if is_number(str(value)) else value for value in array.tolist()], dtype=object)
+    finite = np.array([isinstance(value, int | float) and math.isfinite(value) for value in array.tolist()])
+    if not finite.all():
+        wrong = int(finite.argmin())
+        said = f"y[{wrong}] = {array[wrong]!s} is not a finite number; correct it or drop the sample, or use "
+        raise ParameterError(said, _CLASSES)
     values = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise ValueError(f"y[{bad[0]}] = {values[bad[0]]} is not a finite number; correct it or drop the sample")
     if len(values) and values.min() == values.max():
         raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
     return torch.from_numpy(values)

@@ -54,12 +54,7 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
 
 
 def is_gate(name: str) -> bool:
-    """Whether :func:`gate` knows the name.
-
-    Example:
-        >>> is_gate("xor"), is_gate("data.csv")
-        (True, False)
-    """
+    """Whether :func:`gate` knows the name."""
     return isinstance(name, str) and (name.upper() in _GATES or name.lower() in _PARITIES)
 
 
@@ -104,14 +99,8 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
 def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The samples of :func:`separable_blobs` with margin 0.5, a known number of them with the wrong label.
 
-    In each class round(noise·N/2) labels, drawn at random, are turned round. So the classes keep their sizes, and
-    the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
-
-    Args:
-        samples: N, half of them in each class, the odd one in +1.
-        features: d.
-        noise: the fraction of wrong labels, from 0 to 0.5, where the labels say nothing any more.
-        seed: of the generator.
+    In each class round(noise·N/2) labels, drawn at random, are turned round (``noise`` is from 0 to 0.5). So the
+    classes keep their sizes, and the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
 
     Example:
         >>> X, y = noisy_blobs(200, noise=0.1, seed=3)
