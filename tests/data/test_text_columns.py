@@ -122,9 +122,8 @@ def test_new_files_and_missing_texts(tmp_path):
     made = read(path, missing="mean")
     assert made.X[[7]].nnz == 0
     assert not len(made.missing_positions)
-    new = list(Batches(path, made.encoder, rows=30))
-    assert [batch.first for batch in new] == [0, 30, 60]
-    assert all((made.X[batch.first : batch.first + 30] != batch.X).nnz == 0 for batch in new)
+    (new,) = Batches(path, made.encoder)
+    assert (made.X != new.X).nnz == 0
     unknown = save(tmp_path / "u.csv", [("unheard 文", "x")])
     assert next(iter(Batches(unknown, made.encoder))).X.nnz == 0
     strict = read(save(tmp_path / "s.csv", messages(80))).encoder
@@ -177,7 +176,7 @@ def test_a_column_that_only_begins_as_text(tmp_path, monkeypatch):
         (
             b"a,c\nu,x\nv,y\n",
             {"text": "a", "categories": "a"},
-            "categories names column 'a' of .*, which is both a category and text",
+            "categories and text both name column 'a'",
         ),
         (b"a,c\n,x\n,y\n", {"text": "a", "missing": "mean"}, "column 'a' has no values at all"),
         (b"a,c\ncaf\xe9 u,x\nv,y\n", {"text": "a"}, "not a CSV file in UTF-8: line 2 holds the byte 0xe9"),

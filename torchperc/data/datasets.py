@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class Dataset:
             raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
         if self.encoder is not None and self.encoder.n_features != X.shape[1]:
             raise ValueError(f"encoder makes {self.encoder.n_features} features, but X has {X.shape[1]}")
-        y = self._codes(self.y, X.shape[0], "y") if self.labels else check_targets(self.y, X.shape[0])
+        labels = partial(check_labels, classes=self.classes, both=False)
+        y = (labels if self.labels else check_targets)(self.y, X.shape[0])
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
@@ -139,7 +141,8 @@ class Dataset:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
         if np.shape(codes) == (0,):
             return []
-        values = self._codes(codes, np.shape(codes)[0] if np.ndim(codes) else 0, "codes").cpu().numpy()
+        count = np.shape(codes)[0] if np.ndim(codes) else 0
+        values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
         names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
         return names
 
@@ -160,9 +163,6 @@ class Dataset:
         others = [label for label in self.labels if label != str(positive)]
         rest = others[0] if len(others) == 1 else f"not {positive}"
         return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
-
-    def _codes(self, codes: Data, count: int, name: str) -> Tensor:
-        return check_labels(codes, count, self.classes, name=name, both=False)
 
 
 def samples(X: Data) -> Any:

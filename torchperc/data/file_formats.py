@@ -159,7 +159,8 @@ def format_of(path: Path) -> tuple[str, str | None]:
     kind = named or "text"
     if compression and kind not in ("text", "svmlight"):
         raise ValueError(f"{path} is compressed twice, once by {compression}; {kind} files are read as they are")
-    require_packages(f"reading {path}", "pyarrow")
+    if kind not in ("npy", "npz"):
+        require_packages(f"reading {path}", "pyarrow")
     if path.exists() and not path.is_file() and not path.is_dir():
         why = "it is a pipe or a device, and files are read more than once; save it as a file first"
         raise ValueError(f"cannot read {path}: {why}")

@@ -210,8 +210,8 @@ class PreparedData:
         if len(index) * size <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
-        with ArrayFolder(self.options.get("cache"), temporary=True) as folder:
-            return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
+        folder = ArrayFolder(self.options.get("cache"), temporary=True)
+        return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lazy_loader
 import numpy as np
 
-from torchperc._checks import Option, ParameterError, check_choice, check_int
+from torchperc._checks import Option, ParameterError, check_choice
 from torchperc._files import hidden_folder, hidden_path, remove
 from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
@@ -172,8 +172,8 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, sou
 
     X: Any = matrix
     if not in_memory:
-        with ArrayFolder(options.cache) as folder:
-            X = folder.sparse(encoded()) if sparse else folder.dense(encoded(), (rows, width))
+        folder = ArrayFolder(options.cache)
+        X = folder.sparse(encoded()) if sparse else folder.dense(encoded(), (rows, width))
     elif sparse:
         X = as_samples(csr_array(vstack(list(encoded()), format="csr")))
     else:
@@ -222,7 +222,6 @@ class Batches:
     Args:
         path: the file, of any format that :func:`~torchperc.data.read` accepts.
         encoder: learned from the training file; it remembers how that was read.
-        rows: the maximum number of rows in a batch.
         unknown: ``"ignore"`` encodes a level that training did not have as zeros; ``"error"`` names it.
         keep: names of columns to hand on as they are written, ``"all"`` for every one.
 
@@ -240,16 +239,10 @@ class Batches:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        encoder: TableEncoder,
-        *,
-        rows: int = 65536,
-        unknown: str = "error",
-        keep: str | Sequence[str] = (),
+        self, path: str | Path, encoder: TableEncoder, *, unknown: str = "error", keep: str | Sequence[str] = ()
     ) -> None:
-        self.path, self.encoder, self.rows = Path(path), encoder, check_int("rows", rows, at_least=1)
-        self.unknown, self.extra = check_choice("unknown", unknown, ("error", "ignore")), tuple[str, ...]()
+        self.path, self.encoder, self.extra = Path(path), encoder, tuple[str, ...]()
+        self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
         self._source = Unchanged(self.path)
         with self._source:
             kind, compression = format_of(self.path)
@@ -268,10 +261,7 @@ class Batches:
         with self._source:
             for X, labels, kept in self._read():
                 self._source.check()  # so that no row of a second version is handed on
-                for low in range(0, X.shape[0], self.rows):
-                    some = slice(low, low + self.rows)
-                    named = {name: values[some] for name, values in kept.items()}
-                    yield Batch(first + low, X[some], None if labels is None else labels[some], named)
+                yield Batch(first, X, labels, kept)
                 first += X.shape[0]
 
     def _open_table(self, table: Table, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
@@ -291,9 +281,10 @@ class Batches:
 
         def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
             for batch in table.batches(self.encoder.wanted(positions, target), list(raw)):
-                X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
-                labels = None if target is None else _texts(batch.columns[target])
-                yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
+                if batch.n_rows:
+                    X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
+                    labels = None if target is None else _texts(batch.columns[target])
+                    yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
 
         return rows
 
@@ -341,13 +332,6 @@ class ArrayFolder:
             if folder is not None:
                 Path(folder).mkdir(parents=True, exist_ok=True)
             self.folder = hidden_folder("cache", folder) if self.temporary else Path(folder or "")
-
-    def __enter__(self) -> ArrayFolder:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self.temporary and error is not None:
-            remove(self.folder)
 
     def dense(self, rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
         """Write matrices, one below the other, of this shape together, and map the file."""
@@ -402,9 +386,10 @@ class ArrayFolder:
             for part, path in zip(parts, paths, strict=True):
                 os.replace(part, path)
             return paths
-        finally:
-            for part in parts:
-                remove(part)
+        except BaseException:
+            for path in [self.folder] if self.temporary else parts:
+                remove(path)
+            raise
 
     def _tie(self, owner: object) -> None:
         """Remove a temporary folder as soon as its owner is gone."""

@@ -206,8 +206,9 @@ class Column:
             return np.stack([parts[part] for part in self.date[1:]], 1)
         if self.levels is None:
             return np.array([[float(word) if is_finite(word) else math.nan] for word in words])
-        one_hot = dict(zip(self.levels, np.eye(len(self.levels)), strict=True))
-        return np.array([one_hot.get(word, np.full(len(self.levels), math.nan)) for word in words])
+        known = {level: k for k, level in enumerate(self.levels)}
+        at = np.array([known.get(word, -1) for word in words])[:, None]
+        return np.where(at < 0, math.nan, at == np.arange(len(known)))
 
     def encode(self, cells: Cells) -> tuple[Any, Array]:
         """The features (N, k) of some rows, and which rows have a value that is not known."""
@@ -548,9 +549,10 @@ class TableFit(Fit):
             raise ValueError(f"ignore {what} of {path}; choose another target, or ignore less")
         for option, named in (("categories", self.categories), ("text", self.text)):
             for j in sorted(named):
-                if j not in self.features or j in self.categories & self.text:
-                    why = "both a category and text" if j in self.features else "no feature"
-                    raise ValueError(f"{option} names column {names[j]!r} of {path}, which is {why}; leave it out")
+                if j not in self.features:
+                    raise ValueError(f"{option} names column {names[j]!r} of {path}, which is no feature; leave it out")
+                if j in self.categories & self.text:
+                    raise ValueError(f"categories and text both name column {names[j]!r} of {path}; choose one")
         for j in sorted((*self.features, self.target)):
             twice = names[j] in names[:j] and names.index(names[j]) not in ignored
             if twice or not names[j]:
@@ -736,7 +738,9 @@ class TableFit(Fit):
         seen = self.seen[j]
         if column.vocabulary is not None:
             return [0.0] * len(column.features)
-        if column.kind == "words":
+        if column.levels is not None:
+            return [seen.levels[level] / seen.levels.total() for level in column.levels]
+        if column.date is not None:
             values, counts = column.values(list(seen.levels)), list(seen.levels.values())
             return np.average(values, 0, counts).tolist()  # type: ignore[no-any-return]
         return [float(seen.total / max(1, seen.numbers))]

@@ -107,9 +107,9 @@ def missing_in(cells: Cells) -> Array:
 
 
 def as_matrix(arrays: Sequence[Any]) -> Array:
-    """Numeric columns of Arrow as float64 (N, k), NaN for nulls; its ``to_numpy`` would import pandas."""
-    if not arrays:
-        return np.empty((0, 0))
+    """Numeric columns as float64 (N, k), NaN for nulls of Arrow, whose ``to_numpy`` would import pandas."""
+    if not arrays or isinstance(arrays[0], np.ndarray):
+        return np.stack([array.astype(np.float64) for array in arrays], 1) if arrays else np.empty((0, 0))
     plain = [array.cast(pa.float64(), safe=False) for array in arrays]
     batch = pa.RecordBatch.from_arrays(plain, [str(k) for k in range(len(plain))])
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()  # type: ignore[no-any-return]
@@ -149,7 +149,7 @@ class Table:
     Args:
         path: of the file, or what else to call it.
         names: of the columns; positions from 1 if they have none.
-        read: yields Arrow arrays of columns at some positions, for some rows at a time.
+        read: yields columns at some positions, as arrays of Arrow or numpy, for some rows at a time.
         named: whether the columns have names.
     """
 
@@ -200,13 +200,16 @@ class Table:
         positions = [*wanted, *(j for j in raw if j not in wanted)]
         for arrays in self.arrays(positions, {j for j in wanted if wanted[j] == "number" and j not in raw}):
             given = dict(zip(positions, arrays, strict=True))
-            numeric = [j for j in wanted if wanted[j] == "number" and _is_numeric(given[j].type)]
+            numeric = [j for j in wanted if wanted[j] == "number" and _is_numeric(given[j])]
             columns: dict[int, Cells] = dict(zip(numeric, as_matrix([given[j] for j in numeric]).T, strict=True))
             columns |= {j: self._words(given[j], j, wanted[j]) for j in wanted if j not in columns}
             yield TableBatch(len(arrays[0]), columns, {j: _written(given[j]) for j in raw})
 
     def _words(self, array: Any, position: int, kind: str) -> Cells:
         """A column as words, or as numbers if all of them are, and numbers are wanted."""
+        if isinstance(array, np.ndarray):
+            values, places = np.unique(array, return_inverse=True)
+            return self._coded(values.tolist(), places, kind)
         types, name = pa.types, self.names[position]
         if types.is_nested(array.type) or types.is_binary(array.type) or types.is_large_binary(array.type):
             what = f"holds {array.type}, neither numbers nor text; convert it, or ignore it ("
@@ -219,22 +222,29 @@ class Table:
         except UnicodeDecodeError:
             why = f"column {name!r} holds bytes that are not UTF-8; write it again as text in UTF-8"
             raise ValueError(f"{self.path}, {why}") from None
+        places = as_matrix([encoded.indices])[:, 0]
+        return self._coded(values, np.where(np.isnan(places), -1, places).astype(np.int64), kind)
+
+    def _coded(self, values: Sequence[Any], places: Array, kind: str) -> Cells:
+        """Words or numbers for values, of which each row has one by its place, or −1."""
         texts = [self.plain(shortest(v) if isinstance(v, float) else "" if v is None else str(v)) for v in values]
         numbering: dict[str, int] = {}
         codes = [numbering.setdefault(word(text), len(numbering)) if text else -1 for text in texts]
-        places = as_matrix([encoded.indices])[:, 0]
-        words = Words(np.array([*codes, -1])[np.where(np.isnan(places), -1, places).astype(np.int64)], tuple(numbering))
+        words = Words(np.array([*codes, -1])[places], tuple(numbering))
         if kind == "number" and all(map(is_number, words.levels)):
             return words.look_up([*map(float, words.levels)], math.nan)
         return words
 
 
 def _written(array: Any) -> list[str]:
-    return ["" if cell is None else str(cell) for cell in array.to_pylist()]
+    cells = array.tolist() if isinstance(array, np.ndarray) else array.to_pylist()
+    return ["" if cell is None else str(cell) for cell in cells]
 
 
-def _is_numeric(kind: Any) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+def _is_numeric(array: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return array.dtype.kind in "biuf"
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
@@ -335,8 +345,7 @@ def array_table(path: Path, archive: bool, target: str | None = None, labelled: 
     def read(positions: Sequence[int]) -> Iterator[Any]:
         for first in range(0, count, step):
             some = part(first)
-            columns = [some[:, j] if j < width else y[first : first + step] for j in positions]
-            yield [pa.array(np.ascontiguousarray(column), from_pandas=True) for column in columns]
+            yield [some[:, j] if j < width else y[first : first + step] for j in positions]
 
     names = [*map(str, range(1, width + 1)), *([] if y is None else [target or name])]
     return Table(path, names, read, named=False)
