@@ -145,6 +145,13 @@ def test_header_may_be_said(tmp_path):
     assert read(words, header=False).X.tolist() == [[0, 1], [1, 0], [0, 1], [0, 1]]
     assert read(write(tmp_path, "1,2\n5,yes\n6,no\n"), header=True).X.tolist() == [[5], [6]]
     assert read(write(tmp_path, "1,a|b,x\n2,c|d,y\n1,a|b,y\n", "b.csv")).names == ("1", "2=a|b", "2=c|d")
+    quoted = read(write(tmp_path, 'n,text,label\n1,"a;b;c",x\n2,"d;e;f",y\n', "c.csv"))
+    assert quoted.names == ("n", "text=a;b;c", "text=d;e;f")
+
+
+def test_means_of_huge_numbers_are_finite(tmp_path):
+    made = read(write(tmp_path, "a,y\n1.5e308,u\n,v\n1.7e308,u\n"), missing="mean")
+    assert made.X[1, 0].item() == pytest.approx(1.6e308)
 
 
 @pytest.mark.parametrize(
@@ -387,6 +394,8 @@ def test_matrices_and_archives(tmp_path, pieces, names):
     assert "row 5, column '2': the value is missing" in said_by(lambda: read(path, target))
     assert read(path, target, missing="drop").dropped == 1
     assert "delimiter=','" in said_by(lambda: read(path, delimiter=","))
+    np.save(tmp_path / "other.npy", np.column_stack([y, X[:, :1]]).astype(np.float32))
+    assert np.array_equal(read(tmp_path / "other.npy", 1).X.numpy(), X[:, :1].astype(np.float32))
 
 
 class Trap:

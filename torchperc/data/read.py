@@ -382,7 +382,8 @@ class ArrayFolder:
                     parts[part] = None
                     digest.update(content)
             name = f"X-{digest.hexdigest()[:32]}"
-            paths = [self.folder / f"{name}-{number:05}{suffix}" for number in range(len(parts))]
+            numbers = [""] if suffix == ".npy" else [f"-{number:05}" for number in range(len(parts))]
+            paths = [self.folder / f"{name}{number}{suffix}" for number in numbers]
             for part, path in zip(parts, paths, strict=True):
                 os.replace(part, path)
             return paths
