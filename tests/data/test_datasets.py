@@ -99,33 +99,23 @@ def test_wrong_labels_are_in_random_rows():
 
 
 def test_sentences_follow_the_grammar():
+    made, pairs, emitted = data.example_data, Counter(), Counter()
     sentences = tp.data.tagged_sentences(3000, new_words=0.2, seed=5)
     assert len(sentences) == 3000
-    pairs, emitted = Counter(), Counter()
     for sentence in sentences:
         tags = [tag for _, tag in sentence]
         assert tags.index("PUNCT") == len(tags) - 1
         pairs.update(zip(["start", *tags], tags, strict=False))
         emitted.update(sentence)
-    expected = {
-        (before, tag): weight / 100 for before, row in data.example_data._NEXT.items() for tag, weight in row.items()
-    }
+    expected = {(tag, after): weight / 100 for tag, row in made._NEXT.items() for after, weight in row.items()}
     assert set(pairs) == set(expected)
-    before = Counter()
-    for (tag, _), count in pairs.items():
-        before[tag] += count
     for (tag, after), chance in expected.items():
-        spread = (chance * (1 - chance) / before[tag]) ** 0.5
-        assert abs(pairs[tag, after] / before[tag] - chance) < 5 * spread
-    listed = {
-        (word, tag)
-        for tags, words in data.example_data._WORDS.items()
-        for tag in tags.split()
-        for word in words.split()
-    }
+        count = sum(pairs[tag, other] for other in made._NEXT[tag])
+        assert abs(pairs[tag, after] / count - chance) < 5 * (chance * (1 - chance) / count) ** 0.5
+    listed = {(word, tag) for tags, words in made._WORDS.items() for tag in tags.split() for word in words.split()}
     coined = {pair: count for pair, count in emitted.items() if pair not in listed}
-    assert all(any(word.endswith(end) for end in data.example_data._SUFFIXES[tag]) for word, tag in coined)
-    open_class = sum(count for (_, tag), count in emitted.items() if tag in data.example_data._SUFFIXES)
+    assert all(any(word.endswith(end) for end in made._SUFFIXES[tag]) for word, tag in coined)
+    open_class = sum(count for (_, tag), count in emitted.items() if tag in made._SUFFIXES)
     assert sum(coined.values()) / open_class == pytest.approx(0.2, abs=0.01)
     assert {tag for word, tag in emitted if word == "light"} == {"ADJ", "NOUN", "VERB"}
 

@@ -100,6 +100,16 @@ def test_a_delimiter_and_a_sign_for_missing_values_are_remembered(tmp_path):
     assert tp.data.load(str(path), delimiter="^", na=["-"], missing="drop").dropped == 2
 
 
+def test_a_sign_for_missing_values_counts_in_every_kind_of_table(tmp_path):
+    frame = pd.DataFrame({"a": ["1", "-", "3"], "y": ["u", "v", "u"]})
+    frame.to_parquet(tmp_path / "d.parquet")
+    for source in (frame, tmp_path / "d.parquet"):
+        made = read(source, na="-", missing="mean")
+        assert made.X.flatten().tolist() == [1, 2, 3]
+    assert next(iter(Batches(tmp_path / "d.parquet", made.encoder))).X.flatten().tolist() == [1, 2, 3]
+    assert made.encoder.transform([{"a": "-"}]).tolist() == [[2]]
+
+
 # --- what only the user can decide ---
 
 

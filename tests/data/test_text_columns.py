@@ -145,7 +145,6 @@ def test_text_is_found_by_long_values_that_are_nearly_all_different(tmp_path):
     assert column_of(tmp_path, prose[:20]).levels is not None  # few are levels, as before
     assert column_of(tmp_path, prose[:30] * 2).levels is not None  # no more than half of the rows
     assert column_of(tmp_path, prose, categories="c").levels is not None
-    assert column_of(tmp_path, prose[:4], text="c").vocabulary is not None
     assert column_of(tmp_path, prose[:4], text=1).vocabulary is not None
     many = [f"value {number} is long enough here" for number in range(1001)]
     assert column_of(tmp_path, many * 3).vocabulary.rows == 3003  # too many for levels
@@ -172,12 +171,7 @@ def test_a_column_that_only_begins_as_text(tmp_path, monkeypatch):
         (b"a,c\n1,x\n2,y\n", {"text": "b"}, "it has 'a', 'c'"),
         (b"a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
         (b"a,c\n1,x\n2,y\n", {"text": "c"}, "text names column 'c' of .*, which is no feature"),
-        (b"a,b,c\nu,1,x\nv,2,y\n", {"text": "a", "ignore": "a"}, "text names column 'a' of .*, which is no feature"),
-        (
-            b"a,c\nu,x\nv,y\n",
-            {"text": "a", "categories": "a"},
-            "categories and text both name column 'a'",
-        ),
+        (b"a,c\nu,x\nv,y\n", {"text": "a", "categories": "a"}, "categories and text both name column 'a'"),
         (b"a,c\n,x\n,y\n", {"text": "a", "missing": "mean"}, "column 'a' has no values at all"),
         (b"a,c\ncaf\xe9 u,x\nv,y\n", {"text": "a"}, "not a CSV file in UTF-8: line 2 holds the byte 0xe9"),
     ],
@@ -201,9 +195,3 @@ def test_text_in_other_files(tmp_path):
     pq.write_table(pa.table({"m": broken, "label": ["x", "y"]}), tmp_path / "broken.parquet")
     with pytest.raises(ValueError, match="column 'm' holds bytes that are not UTF-8"):
         read(tmp_path / "broken.parquet", text="m")
-    np.save(tmp_path / "a.npy", np.eye(3))
-    with pytest.raises(ValueError, match="column '1' holds numbers, no text"):
-        read(tmp_path / "a.npy", text=1)
-    (tmp_path / "a.svm").write_text("1 1:2\n-1 2:1\n")
-    with pytest.raises(ValueError, match=r"text=.* needs columns, and .*a\.svm"):
-        read(tmp_path / "a.svm", text=1)

@@ -373,6 +373,7 @@ class TableEncoder:
 
     def find_columns(self, table: Table) -> tuple[list[int], int | None]:
         """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
+        table.na = tuple(self.options.na)
         wanted, names, count = [column.name for column in self.columns], table.names, self.n_columns
         if count is not None:
             positions, name = [int(name) - 1 for name in wanted], self.target
@@ -523,7 +524,7 @@ class TableFit(Fit):
     """What the rows of a table say about its columns; ``keep`` gets the rows that count, ``None`` to begin again."""
 
     def __init__(self, table: Table, target: Any, options: ReadOptions, keep: Callable[[Any], None]) -> None:
-        self.table, self.path, self.options = table, table.path, options
+        self.table, self.path, self.options, table.na = table, table.path, options, tuple(options.na)
         self._choose_columns(None if target is None else str(target))
         words = table.words | self.categories | self.text
         self.wanted = {j: "words" if j in words else "number" for j in self.features}
