@@ -2,7 +2,8 @@
 
 import bz2
 import csv
-import errno
+import datetime
+import decimal
 import gc
 import gzip
 import importlib
@@ -10,10 +11,11 @@ import json
 import lzma
 import math
 import os
-import pickle
 import random
+import re
 from fractions import Fraction
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +26,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array, save_npz
+from tables import said_by, write
 
 from torchperc.data import Batches, CsrParts, TableEncoder, load, read, svmlight, table_files
 
 reading = importlib.import_module("torchperc.data.read")
-
-WHOLE = table_files.BLOCK, svmlight.PIECE, table_files.ROWS
 
 
 @pytest.fixture(params=["whole", "in pieces"])
@@ -37,26 +38,11 @@ def pieces(request, monkeypatch):
     """Every file once in one piece, and once in pieces of a few bytes or rows."""
     if request.param == "in pieces":
         shrink(monkeypatch)
-    return request.param
 
 
 def shrink(monkeypatch, size=64):
-    monkeypatch.setattr(table_files, "BLOCK", size)
-    monkeypatch.setattr(svmlight, "PIECE", size)
-    monkeypatch.setattr(table_files, "ROWS", 3)
-
-
-def write(folder, content, name="data.csv"):
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
-
-
-def message_of(call, kind=ValueError):
-    with pytest.raises(kind) as caught:
-        call()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    for module, name, value in ((table_files, "BLOCK", size), (svmlight, "PIECE", size), (table_files, "ROWS", 3)):
+        monkeypatch.setattr(module, name, value)
 
 
 def same(a, b):
@@ -75,43 +61,23 @@ def same(a, b):
 GAPS = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")
 
 
-def by_hand(path, target=-1, missing="error", delimiter=","):
-    """Python's csv and loops: header, numbers, one-hot, labels; missing rows dropped or filled with means."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file, delimiter=delimiter)]
-    names, rows = rows[0], [row for row in rows[1:] if any(row)]
-    kinds = []
-    for column in zip(*rows, strict=True):
+def by_hand(table, missing):
+    """Plain loops: numbers, one-hot, labels; rows with gaps dropped, or gaps filled with means; where these are."""
+    kinds = [all(re.fullmatch(r"[-+.\de]+", cell) for cell in column if cell not in GAPS) for column in table]
+    rows = list(zip(*table, strict=True))
+    rows = [row for row in rows if missing != "drop" or not any(cell in GAPS for cell in row)]
+    X, names, gaps = [[] for _ in rows], [], []
+    for j, column in enumerate(list(zip(*rows, strict=True))[:-1]):
         there = [cell for cell in column if cell not in GAPS]
-        kinds.append(all(is_float(cell) for cell in there))
-    if missing == "drop":
-        rows = [row for row in rows if not any(cell in GAPS for cell in row)]
-    target = range(len(names))[target]
-    X, found = [[] for _ in rows], []
-    for j, name in enumerate(names):
-        column = [row[j] for row in rows]
-        there = [cell for cell in column if cell not in GAPS]
-        if j == target:
-            continue
-        if kinds[j]:
-            found.append(name)
-            mean = float(sum(Fraction(float(cell)) for cell in there) / max(1, len(there)))
+        levels = [None] if kinds[j] else sorted(set(there))
+        for level in levels:
+            names.append(f"c{j}" if level is None else f"c{j}={level}")
+            values = [Fraction(float(cell)) if level is None else int(cell == level) for cell in there]
+            mean, left = float(sum(values, Fraction(0)) / max(1, len(there))), iter(values)
+            gaps += [[i, len(names) - 1] for i, cell in enumerate(column) if cell in GAPS]
             for out, cell in zip(X, column, strict=True):
-                out.append(mean if cell in GAPS else float(cell))
-        else:
-            for level in sorted(set(there)):
-                found.append(f"{name}={level}")
-                for out, cell in zip(X, column, strict=True):
-                    out.append(there.count(level) / len(there) if cell in GAPS else float(cell == level))
-    return X, [row[target] for row in rows], found
-
-
-def is_float(cell):
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+                out.append(mean if cell in GAPS else float(next(left)))
+    return X, [row[-1] for row in rows], names, sorted(gaps)
 
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -121,87 +87,44 @@ shown = st.one_of(
 plain_words = st.sampled_from(["red", "green", "sky blue", "a,b", 'say "hi"', "two\nlines", "ä", ";", "1 2"])
 
 
-@st.composite
-def text_tables(draw, gaps=()):
-    rows, width = draw(st.integers(2, 12)), draw(st.integers(1, 4))
-    table = []
-    for _ in range(width):
-        kind = draw(st.sampled_from([shown, plain_words]))
-        column = draw(st.lists(kind, min_size=rows, max_size=rows))
-        if gaps:
-            holes = draw(st.lists(st.booleans(), min_size=rows, max_size=rows))
-            keep = draw(st.integers(0, rows - 1))
-            hole = draw(st.sampled_from(gaps))
-            column = [
-                hole if empty and i != keep else cell for i, (cell, empty) in enumerate(zip(column, holes, strict=True))
-            ]
+@given(
+    st.data(), st.sampled_from(["error", "drop", "mean"]), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.sampled_from([",", ";", "\t", "|"]), st.sampled_from(["\n", "\r\n"]), st.sampled_from([16, 64, 2**25]),
+)  # fmt: skip
+def test_tables_come_back_to_the_bit_and_gaps_as_by_hand(
+    tmp_path_factory, data, missing, quoting, delimiter, end, size
+):
+    rows, table = data.draw(st.integers(2, 12)), []
+    for _ in range(data.draw(st.integers(1, 4))):
+        column = data.draw(st.lists(data.draw(st.sampled_from([shown, plain_words])), min_size=rows, max_size=rows))
+        if missing != "error":
+            keep, gap = data.draw(st.integers(0, rows - 1)), data.draw(st.sampled_from(GAPS))
+            empty = data.draw(st.lists(st.booleans(), min_size=rows, max_size=rows))
+            column = [gap if empty[i] and i != keep else cell for i, cell in enumerate(column)]
         table.append(column)
-    labels = [
-        "yes",
-        "no",
-        *draw(st.lists(st.sampled_from(["yes", "no", "perhaps"]), min_size=rows - 2, max_size=rows - 2)),
-    ]
-    return [*table, labels]
-
-
-def save(path, table, quoting=csv.QUOTE_MINIMAL, delimiter=",", end="\n"):
+    table.append(["yes", "no", *(data.draw(st.sampled_from(["yes", "no", "perhaps"])) for _ in range(rows - 2))])
+    path = tmp_path_factory.mktemp("t") / "data.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, delimiter=delimiter, quoting=quoting, lineterminator=end)
-        writer.writerow([f"c{j}" for j in range(len(table))])
-        writer.writerows(zip(*table, strict=True))
-    return path
-
-
-@given(
-    text_tables(), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), st.sampled_from([",", ";", "\t", "|"]),
-    st.sampled_from(["\n", "\r\n"]), st.sampled_from([16, 64, 2**25]),
-)  # fmt: skip
-def test_tables_come_back_to_the_bit(tmp_path_factory, table, quoting, delimiter, end, size):
-    path = save(tmp_path_factory.mktemp("t") / "data.csv", table, quoting, delimiter, end)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_files, "BLOCK", size)
-        made = read(path, delimiter=delimiter)
-    X, y, names = by_hand(path, delimiter=delimiter)
-    assert made.names == tuple(names)
-    assert made.decode(made.y) == y
-    assert np.array_equal(made.X.numpy(), np.array(X))
-    assert (made.missing_positions, made.dropped, made.encoder.feature_names, made.encoder.labels) == (
-        None,
-        0,
-        made.names,
-        made.labels,
-    )
-
-
-@given(text_tables(gaps=GAPS), st.sampled_from(["drop", "mean"]), st.sampled_from([32, 2**25]))
-def test_gaps_are_dropped_or_filled_as_by_hand(tmp_path_factory, table, missing, size):
-    path = save(tmp_path_factory.mktemp("t") / "data.csv", table)
-    X, y, names = by_hand(path, missing=missing)
+        writer.writerows([[f"c{j}" for j in range(len(table))], *zip(*table, strict=True)])
+    X, y, names, gaps = by_hand(table, missing)
+    how = {"missing": missing, "delimiter": delimiter}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_files, "BLOCK", size)
         if len(set(y)) < 2:
-            assert "one label only" in (said := message_of(lambda: read(path, missing=missing))) or "missing" in said
+            assert "one label only" in (said := said_by(lambda: read(path, **how))) or "missing" in said
             return
-        made = read(path, missing=missing)
-        streamed = read(path, missing=missing, stream=True)
-    assert made.names == tuple(names)
-    assert made.decode(made.y) == y
-    np.testing.assert_allclose(made.X.numpy(), np.array(X), rtol=1e-12, atol=1e-12 * np.abs(np.array(X)).max())
-    assert made.dropped == (len(table[0]) - len(y) if missing == "drop" else 0)
-    same(streamed, made)
-    if missing == "mean":
-        widths = [1 if column.levels is None else len(column.levels) for column in made.encoder.columns]
-        begins = np.cumsum([0, *widths])
-        holes = [
-            [i, feature]
-            for i in range(len(y))
-            for j in range(len(widths))
-            if table[j][i] in GAPS
-            for feature in range(begins[j], begins[j + 1])
-        ]
-        assert made.missing_positions.tolist() == holes
-        for i, feature in holes:
-            assert made.X[i, feature] == made.encoder.imputed_values[feature]
+        made = read(path, **how)
+        same(read(path, **how, stream=True), made)
+    assert (made.names, made.decode(made.y), made.dropped) == (tuple(names), y, rows - len(y))
+    X, known = np.array(X), np.ones_like(X, bool)
+    known[tuple(np.array(gaps, int).reshape(-1, 2).T)] = False
+    assert np.array_equal(made.X.numpy()[known], X[known])
+    np.testing.assert_allclose(made.X.numpy(), X, rtol=1e-12, atol=1e-12 * np.abs(X).max())
+    assert (made.missing_positions is None) == (missing != "mean")
+    for i, feature in gaps:
+        assert made.X[i, feature] == made.encoder.imputed_values[feature]
+    assert missing != "mean" or made.missing_positions.tolist() == gaps
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -216,22 +139,19 @@ def test_delimiters_and_headers_are_found(tmp_path, delimiter, header):
     assert made.decode(made.y) == ["apple", "pear", "apple"]
 
 
-def test_delimiters_of_difficult_files(tmp_path):
-    piped = write(tmp_path, "1,a|b,x\n2,c|d,y\n1,a|b,y\n", "b.csv")
-    assert read(piped).names == ("1", "2=a|b", "2=c|d")
-    quoted = write(tmp_path, 'n,text,label\n1,"a;b;c",x\n2,"d;e;f",y\n', "c.csv")
-    assert read(quoted).names == ("n", "text=a;b;c", "text=d;e;f")
-    told = write(tmp_path, "a:b\n1:x\n2:y\n", "d.csv")
-    assert read(told, delimiter=":").X.tolist() == [[1], [2]]
-
-
 def test_header_may_be_said(tmp_path):
     words = write(tmp_path, "red,yes\nblue,no\nred,no\nred,yes\n")
     assert read(words).names == ("red=blue", "red=red")
     assert read(words, header=False).X.tolist() == [[0, 1], [1, 0], [0, 1], [0, 1]]
-    numbers = write(tmp_path, "1,2\n5,yes\n6,no\n")
-    assert read(numbers, header=True).names == ("1",)
-    assert read(numbers, header=True).X.tolist() == [[5], [6]]
+    assert read(write(tmp_path, "1,2\n5,yes\n6,no\n"), header=True).X.tolist() == [[5], [6]]
+    assert read(write(tmp_path, "1,a|b,x\n2,c|d,y\n1,a|b,y\n", "b.csv")).names == ("1", "2=a|b", "2=c|d")
+    quoted = read(write(tmp_path, 'n,text,label\n1,"a;b;c",x\n2,"d;e;f",y\n', "c.csv"))
+    assert quoted.names == ("n", "text=a;b;c", "text=d;e;f")
+
+
+def test_means_of_huge_numbers_are_finite(tmp_path):
+    made = read(write(tmp_path, "a,y\n1.5e308,u\n,v\n1.7e308,u\n"), missing="mean")
+    assert made.X[1, 0].item() == pytest.approx(1.6e308)
 
 
 @pytest.mark.parametrize(
@@ -287,17 +207,6 @@ def test_a_column_that_turns_out_to_be_words_is_read_again(tmp_path, monkeypatch
     same(read(path, stream=True), made)
 
 
-def test_labels_are_numbers_in_one_way(tmp_path, pieces):
-    path = write(tmp_path, "a,y\n1,1\n2,1.0\n3,+2\n4, 2 \n5,10\n")
-    made = read(path)
-    assert (made.labels, made.decode(made.y)) == (("1", "2", "10"), ["1", "1", "2", "2", "10"])
-
-
-def test_means_of_huge_numbers_are_finite(tmp_path):
-    made = read(write(tmp_path, "a,y\n1.5e308,u\n,v\n1.7e308,u\n"), missing="mean")
-    assert made.X[1, 0].item() == pytest.approx(1.6e308)
-
-
 # what is wrong, and where
 
 BAD = {
@@ -305,31 +214,24 @@ BAD = {
     "word after numbers": ("a,c\n" + "1,x\n" * 40 + "oops,y\n" + "2,x\n" * 5, {}, "line 42, column 'a': 'oops' is not a number"),
     "word after quoted lines": ('t,a,c\n"p\nq",1,x\n"p\n\nq",2,y\n"p\nq",z,x\n"p\nq",4,y\n', {}, "line 7, column 'a': 'z' is not a number"),
     "missing": ("a,b,c\n1,2,x\n1,,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing; correct it, or say what to do about such rows: missing='drop'"),
-    "question mark": ("a,b,c\n1,2,x\n1,?,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing, written '?'"),
     "missing after empty lines": ("a,c\n\n \n1,x\n\n,y\n", {}, "line 6, column 'a': the value is missing"),
-    "missing label": ("a,c\n1,x\n2,\n3,y\n", {}, "line 3, column 'c': the label is missing"),
     "missing label cannot be filled": ("a,c\n1,x\n2,?\n3,y\n", {"missing": "mean"}, "line 3, column 'c': the label is missing"),
-    "infinite": ("a,c\n1,x\n-inf,y\n", {}, "line 3, column 'a': '-inf' is not a finite number"),
     "too large": ("a,c\n1,x\n1e999,y\n", {}, "line 3, column 'a': '1e999' is not a finite number"),
     "ragged": ("a,b,c\n1,2,x\n1,2\n", {}, "line 3: 2 columns where the first line has 3"),
-    "ragged after quoted lines": ('t,c\n"p\nq",x\n"p\nq",x,y\n', {}, "line 4: 3 columns where the first line has 2"),
     "open quote": ('a,c\n1,x\n2,"y\n3,x\n4,y\n', {}, "line 3: a quote is opened and not closed"),
     "one label": ("a,c\n1,x\n2,x\n", {}, "column 'c' has one label only: 'x'; at least two classes are required"),
-    "all dropped": ("a,b,c\n,1,x\n2,,y\n", {"missing": "drop"}, "a missing value in every one of its 2 rows"),
     "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; ignore it (ignore='b')"),
     "header only": ("a,b,c\n", {}, "has a header but no rows of data"),
-    "one column": ("a\n1\n2\n", {}, "has one column; a feature and a label are needed, separated by commas, semicolons"),
+    "one column": ("a\n1\n2\n", {}, "has one column; a feature and a label are needed"),
     "blank": ("\n \n", {}, "is empty"),
     "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it comes from Windows or an old Excel, read it with encoding='cp1252'"),
     "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier: ignore it (ignore='id')"),
     "identifier as label": ("a,y\n" + "".join(f"1,n{i}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity or an identifier"),
-    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; name it, or ignore it with ignore=1"),
-    "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "has the column 'a' twice, in positions 1 and 2"),
+    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name, as an index of pandas; rename it in the header, or ignore it with ignore=1"),
+    "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "column 2 has the name 'a' of another"),
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore names column 'c'"),
     "category of labels": ("a,c\n1,x\n", {"categories": "c"}, "categories names column 'c'"),
-    "no such column to ignore": ("a,c\n1,x\n", {"ignore": ["d"]}, "ignore='d' is no column"),
-    "missing unknown": ("a,c\n1,x\n", {"missing": "zero"}, "missing='zero' is unknown; choose one of 'error', 'drop', 'mean'"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),
 }  # fmt: skip
 
@@ -339,7 +241,7 @@ def test_bad_tables_are_one_line_that_names_the_place(tmp_path, pieces, name):
     content, options, message = BAD[name]
     path = write(tmp_path, content)
     for stream in (False, True):
-        said = message_of(partial(read, path, **({"stream": stream} | options)))
+        said = said_by(partial(read, path, **({"stream": stream} | options)))
         assert message in said
         assert str(path) in said or "=" in said
 
@@ -351,65 +253,56 @@ def test_several_files_are_one_table_and_errors_name_the_file(tmp_path, pieces):
     assert made.X.flatten().tolist() == [1, 2, 3, 4, 5]
     same(read(str(tmp_path / "*.csv"), stream=True), made)
     write(tmp_path, "3,x\n\noops,y\n5,x\n", "b.csv")
-    assert f"{second}, line 3, column 'a': 'oops'" in message_of(lambda: read(str(tmp_path / "*.csv")))
+    assert f"{second}, line 3, column 'a': 'oops'" in said_by(lambda: read(str(tmp_path / "*.csv")))
     write(tmp_path, "3,x,4\n", "b.csv")
-    assert "same columns" in message_of(lambda: read(str(tmp_path / "*.csv")))
+    assert "same columns" in said_by(lambda: read(str(tmp_path / "*.csv")))
 
 
-@given(st.data())
-def test_the_first_gap_is_named_wherever_it_is(tmp_path_factory, data):
-    rows = data.draw(
-        st.lists(st.sampled_from(['"two\nlines",1,x', "one,2,y", "", '"",3,x'][:3]), min_size=3, max_size=30)
-    )
-    rows = ["one,1,x", "one,2,y", *rows]
-    at = data.draw(st.integers(0, len(rows)))
-    rows.insert(at, "one,?,x")
-    path = write(tmp_path_factory.mktemp("t"), "t,a,c\n" + "\n".join(rows) + "\n")
-    line = 2 + sum(1 + row.count("\n") for row in rows[:at])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_files, "BLOCK", data.draw(st.integers(20, 80)))
-        assert f"line {line}, column 'a'" in message_of(lambda: read(path))
+PACKED = gzip.compress(b"a,b\n1,x\n2,y\n" * 2000)
+WRONG_FILES = [
+    (b"", "data.csv", "is empty"),
+    (b"", "data.npy", "is empty"),
+    (PACKED, "data.csv", "is compressed with gzip, although it is called .csv"),
+    (PACKED[:-20], "data.csv.gz", "is damaged or cut off"),
+    (PACKED[:30] + b"garbage" + PACKED[30:], "data.csv.gz", "is damaged or cut off"),
+    (b"a,b\n1,x\n", "data.csv.gz", "is not compressed with gzip"),
+    (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
+    (b"a,b\n1,x\n", "data.parquet", "is not a Parquet file, although it is called .parquet"),
+    (b"PAR1....", "data.csv", "is a Parquet file, although it is called .csv"),
+    (b"PK\x03\x04 excel", "data.csv", "is a zip archive, as .npz and .xlsx are"),
+    (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
+    (b"text", "data.npy", "is not a numpy array"),
+    (b"PK\x03\x04", "data.npz", "is not a complete archive"),
+    (PACKED, "data.npy.gz", "is compressed twice"),
+    (bytes(range(256)), "data.csv", "is not a CSV file"),
+    (lzma.compress(b"a,b\n" * 999)[:-9], "data.csv.xz", "is damaged or cut off"),
+    (bz2.compress(b"a,b\n" * 999)[:-9], "data.csv.bz2", "is damaged or cut off"),
+    (pa.compress(b"a,b\n" * 999, "zstd", asbytes=True)[:-5], "data.csv.zst", "is damaged or cut off"),
+    (None, "none.csv", "No such file"),
+    (None, ".", "Is a directory"),
+    (None, "pipe.csv", "it is a pipe or a device"),
+    (b"# nothing\n", "data.svm", "has no samples in it"),
+    (b"1\n0\n", "data.svm", "has no features in it"),
+    (b"1 1:1\n1 2:1\n", "data.svm", "has one label only: '1'"),
+    (b"1:1 2:1\n", "data.svm", "has no labels: its lines begin with index:value"),
+]  # fmt: skip
 
 
-def test_files_that_are_not_what_they_are_called(tmp_path):
-    packed = gzip.compress(b"a,b\n1,x\n2,y\n" * 2000)
-    cases = [
-        (b"", "data.csv", "is empty"),
-        (b"", "data.npy", "is empty"),
-        (packed, "data.csv", "is compressed with gzip, although it is called .csv"),
-        (packed[:-20], "data.csv.gz", "is damaged or cut off"),
-        (packed[:30] + b"garbage" + packed[30:], "data.csv.gz", "is damaged or cut off"),
-        (b"a,b\n1,x\n", "data.csv.gz", "is not compressed with gzip"),
-        (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
-        (b"a,b\n1,x\n", "data.parquet", "is not a Parquet file, although it is called .parquet"),
-        (b"PAR1....", "data.csv", "is a Parquet file, although it is called .csv"),
-        (b"PK\x03\x04 excel", "data.csv", "is a zip archive, as .npz and .xlsx are"),
-        (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
-        (b"text", "data.npy", "is not a numpy array"),
-        (b"PK\x03\x04", "data.npz", "is not a complete archive"),
-        (b"1 1:2", "data.npz", "is not a zip archive"),
-        (packed, "data.npy.gz", "is compressed twice"),
-        (bytes(range(256)), "data.csv", "is not a CSV file"),
-        (lzma.compress(b"a,b\n" * 999)[:-9], "data.csv.xz", "is damaged or cut off"),
-        (bz2.compress(b"a,b\n" * 999)[:-9], "data.csv.bz2", "is damaged or cut off"),
-        (pa.compress(b"a,b\n" * 999, "zstd", asbytes=True)[:-5], "data.csv.zst", "is damaged or cut off"),
-    ]  # fmt: skip
-    for content, name, message in cases:
-        path = write(tmp_path, content, name)
-        said = message_of(lambda path=path: read(path))
-        assert message in said, name
-        assert str(path) in said
-    assert "Is a directory" in message_of(lambda: read(tmp_path))
-    assert "No such file" in message_of(lambda: read(tmp_path / "none.csv"))
-    os.mkfifo(tmp_path / "pipe.csv")
-    assert "it is a pipe or a device" in message_of(lambda: read(tmp_path / "pipe.csv"))
+@pytest.mark.parametrize(("content", "name", "message"), WRONG_FILES)
+def test_files_that_are_not_what_they_are_called(tmp_path, content, name, message):
+    path = tmp_path / name if content is None else write(tmp_path, content, name)
+    if name == "pipe.csv":
+        os.mkfifo(path)
+    said = said_by(lambda: read(path))
+    assert message in said
+    assert str(path) in said
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_forbidden_files(tmp_path):
     path = write(tmp_path, "a,b\n1,x\n")
     path.chmod(0)
-    assert "Permission denied" in message_of(lambda: read(path))
+    assert "Permission denied" in said_by(lambda: read(path))
 
 
 # Parquet
@@ -444,13 +337,9 @@ def test_parquet_is_read_as_the_same_table_in_text(tmp_path, pieces):
 
 
 def test_parquet_with_gaps(tmp_path, pieces):
-    path = parquet(
-        tmp_path / "data.pq",
-        a=[1.0, None, 3.0, math.nan, 2.0],
-        b=["u", "v", None, "u", "u"],
-        y=["p", "q", "p", "q", "q"],
-    )
-    assert "row 2, column 'a': the value is missing" in message_of(lambda: read(path))
+    columns = {"a": [1.0, None, 3.0, math.nan, 2.0], "b": ["u", "v", None, "u", "u"], "y": ["p", "q", "p", "q", "q"]}
+    path = parquet(tmp_path / "data.pq", **columns)
+    assert "row 2, column 'a': the value is missing" in said_by(lambda: read(path))
     assert (read(path, missing="drop").X.tolist(), read(path, missing="drop").dropped) == ([[1, 1], [2, 1]], 3)
     filled = read(path, missing="mean")
     assert filled.X.tolist() == [[1, 1, 0], [2, 0, 1], [3, 0.75, 0.25], [2, 1, 0], [2, 1, 0]]
@@ -459,77 +348,54 @@ def test_parquet_with_gaps(tmp_path, pieces):
 
 
 def test_parquet_in_other_types(tmp_path):
-    import datetime
-    import decimal
-
-    a = pa.array([decimal.Decimal("1.50"), decimal.Decimal("2.25")])
-    made = read(
-        parquet(tmp_path / "a.parquet", a=a, b=pa.array(["1", "2"], pa.large_string()), y=pa.array([True, False]))
-    )
+    decimals = pa.array([decimal.Decimal("1.50"), decimal.Decimal("2.25")])
+    strings = pa.array(["1", "2"], pa.large_string())
+    made = read(parquet(tmp_path / "a.parquet", a=decimals, b=strings, y=pa.array([True, False])))
     assert (made.X.tolist(), made.labels, made.y.tolist()) == ([[1.5, 1], [2.25, 2]], ("False", "True"), [1, -1])
     days = [datetime.date(2020, 1, 1), datetime.date(2020, 3, 2)]
-    days = parquet(tmp_path / "b.parquet", day=days, a=[1, 2], y=["p", "q"])
-    assert read(days).names == ("day (days)", "day (month)", "day (weekday)", "a")
-    lists = parquet(tmp_path / "c.parquet", a=[[1], [2]], y=["p", "q"])
-    assert "column 'a' holds list" in message_of(lambda: read(lists))
-    nothing = parquet(tmp_path / "d.parquet", a=pa.nulls(2), b=[1, 2], y=["p", "q"])
-    assert "column 'a' has no values at all" in message_of(lambda: read(nothing, missing="mean"))
-    assert "column 'a' has no values at all" in message_of(lambda: read(nothing, missing="mean", categories="a"))
-    assert "no rows of data" in message_of(
-        lambda: read(parquet(tmp_path / "e.parquet", a=pa.array([], "int64"), y=pa.array([], "string")))
-    )
-    assert "header=True needs text files" in message_of(lambda: read(days, header=True))
-
-
-def test_damaged_parquet_is_one_line(tmp_path):
-    path = parquet(tmp_path / "data.parquet", a=np.arange(5000.0), y=["p", "q"] * 2500)
+    path = parquet(tmp_path / "b.parquet", day=days, a=[1, 2], y=["p", "q"])
+    assert read(path).names == ("day (days)", "day (month)", "day (weekday)", "a")
+    assert "header=True needs text files" in said_by(lambda: read(path, header=True))
+    bad = {
+        "column 'a' holds list": {"a": [[1], [2]], "y": ["p", "q"]},
+        "column 'a' has no values at all": {"a": pa.nulls(2), "b": [1, 2], "y": ["p", "q"]},
+        "no rows of data": {"a": pa.array([], "int64"), "y": pa.array([], "string")},
+    }
+    for message, columns in bad.items():
+        path = parquet(tmp_path / "c.parquet", **columns)
+        assert message in said_by(lambda path=path: read(path, missing="mean"))
+    path = parquet(path, a=np.arange(5000.0), y=["p", "q"] * 2500)
     content = bytearray(path.read_bytes())
     content[100:2000] = bytes(1900)
     path.write_bytes(content)
-    assert "is not a complete Parquet file" in message_of(lambda: read(path))
+    assert "is not a complete Parquet file" in said_by(lambda: read(path))
 
 
 # numpy
 
 
-def test_matrices(tmp_path, pieces):
+@pytest.mark.parametrize("names", [None, ("X", "y"), ("data", "target"), ("arr_0", "arr_1"), ("X", "kind")])
+def test_matrices_and_archives(tmp_path, pieces, names):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(10, 3)), rng.integers(0, 2, 10)
-    path = tmp_path / "data.npy"
-    np.save(path, np.column_stack([X, y]))
-    made = read(path)
+    path = tmp_path / ("data.npz" if names else "data.npy")
+
+    def saved(X):
+        np.savez(path, **dict(zip(names, (X, y), strict=True))) if names else np.save(path, np.column_stack([X, y]))
+
+    saved(X)
+    target = "kind" if names and names[1] == "kind" else None
+    made = read(path, target)
     assert np.array_equal(made.X.numpy(), X)
-    assert (made.labels, made.names, made.decode(made.y)) == (("0", "1"), ("1", "2", "3"), [str(value) for value in y])
-    same(read(path, stream=True), made)
-    np.save(path, np.column_stack([y, X]).astype(np.float32))
-    assert np.array_equal(read(path, 1).X.numpy(), X.astype(np.float32).astype(float))
-    with_gap = np.column_stack([X, y])
-    with_gap[4, 1] = math.nan
-    np.save(path, with_gap)
-    assert "row 5, column '2': the value is missing" in message_of(lambda: read(path))
-    assert read(path, missing="drop").dropped == 1
-
-
-def test_archives(tmp_path):
-    X, y = np.arange(6.0).reshape(3, 2), np.array(["u", "v", "u"])
-    path = tmp_path / "data.npz"
-    for names in (("X", "y"), ("data", "target")):
-        np.savez(path, **dict(zip(names, (X, y), strict=True)))
-        made = read(path)
-        assert (made.X.tolist(), made.labels, made.y.tolist()) == (X.tolist(), ("u", "v"), [-1, 1, -1])
-    np.savez(path, X, y)
-    assert read(path).X.tolist() == X.tolist()
-    np.savez(path, X=X, kind=y)
-    assert read(path, "kind").labels == ("u", "v")
-
-
-def test_dense_archives_are_tables(tmp_path):
-    for name, scale in (("a", 1), ("b", 2)):
-        np.savez(tmp_path / f"{name}.npz", X=np.array([[1, math.nan], [3, 4], [5, 6]]) * scale, y=["u", "v", "u"])
-    made = read(str(tmp_path / "*.npz"), missing="drop")
-    assert (made.X.tolist(), made.dropped) == ([[3, 4], [5, 6], [6, 8], [10, 12]], 2)
-    same(read(str(tmp_path / "*.npz"), missing="drop", stream=True), made)
-    assert "delimiter=','" in message_of(lambda: read(tmp_path / "a.npz", delimiter=","))
+    assert (made.labels, made.names, made.decode(made.y)) == (("0", "1"), ("1", "2", "3"), [*map(str, y)])
+    same(read(path, target, stream=True), made)
+    X[4, 1] = math.nan
+    saved(X)
+    assert "row 5, column '2': the value is missing" in said_by(lambda: read(path, target))
+    assert read(path, target, missing="drop").dropped == 1
+    assert "delimiter=','" in said_by(lambda: read(path, delimiter=","))
+    np.save(tmp_path / "other.npy", np.column_stack([y, X[:, :1]]).astype(np.float32))
+    assert np.array_equal(read(tmp_path / "other.npy", 1).X.numpy(), X[:, :1].astype(np.float32))
 
 
 class Trap:
@@ -537,40 +403,32 @@ class Trap:
         return os.mkdir, ("trap",)
 
 
-def test_bad_arrays(tmp_path, monkeypatch):
+TRAPPED = np.array([[Trap(), 1], [2, 3]], dtype=object)
+BAD_ARRAYS = {
+    "X (3,) float64": np.ones(3),
+    "X (1, 2) <U1": np.array([["a", "b"]]),
+    "X (2, 2) complex128": np.eye(2) * 1j,
+    "is not a complete array of numbers": TRAPPED,
+    "has one column": np.ones((3, 1)),
+    "has no labels: it holds X and no array 'y'": {"X": np.eye(3)},
+    "holds a (3, 3) float64, b (3,) float64; a matrix of numbers X is needed": {"a": np.eye(3), "b": np.ones(3)},
+    "y has shape (2,) for 3 samples": {"X": np.eye(3), "y": [1, 2]},
+    "column 'y' has one label only": {"X": np.eye(3), "y": [1, 1, 1]},
+    "is not a complete archive of arrays": {"X": TRAPPED, "y": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("message", BAD_ARRAYS)
+def test_bad_arrays(tmp_path, monkeypatch, message):
     monkeypatch.chdir(tmp_path)
-    X = np.eye(3)
-    trapped = np.array([[Trap(), 1], [2, 3]], dtype=object)
-    path, archive = tmp_path / "data.npy", tmp_path / "data.npz"
-    bad = {
-        "holds an array of float64 of shape (3,)": np.ones(3),
-        "holds an array of float64 of shape (2, 2, 2)": np.ones((2, 2, 2)),
-        "holds an array of <U1": np.array([["a", "b"]]),
-        "holds an array of complex128": np.eye(2) * 1j,
-        "is not a complete array of numbers": trapped,
-        "has one column": np.ones((3, 1)),
-    }
-    for message, array in bad.items():
-        np.save(path, array, allow_pickle=True)
-        assert message in message_of(lambda: read(path)), message
-    archives = {
-        "has no labels: it holds X and no array 'y'": {"X": X},
-        "holds a (3, 3) float64, b (3,) float64; a matrix of numbers X is needed": {"a": X, "b": X[0]},
-        "y has shape (2,) for 3 samples": {"X": X, "y": [1, 2]},
-        "column 'y' has one label only": {"X": X, "y": [1, 1, 1]},
-        "row 2, column '1': the value is missing": {"X": [[1.0], [math.nan]], "y": [1, 2]},
-        "is not a complete archive of arrays": {"X": trapped, "y": [1, 2]},
-    }  # fmt: skip
-    for message, arrays in archives.items():
-        np.savez(archive, **arrays)
-        assert message in message_of(lambda: read(archive)), message
-    save_npz(archive, csr_array(X))
-    assert "save sparse samples as svmlight" in message_of(lambda: read(archive))
-    write(tmp_path, pickle.dumps(Trap()), "data.npy")
-    assert "is not a numpy array" in message_of(lambda: read(path))
-    np.save(path, np.eye(40))
-    path.write_bytes(path.read_bytes()[:-100])
-    assert "is not a complete array" in message_of(lambda: read(path))
+    given, path = BAD_ARRAYS[message], tmp_path / f"data.np{'z' if isinstance(BAD_ARRAYS[message], dict) else 'y'}"
+    np.savez(path, **given) if isinstance(given, dict) else np.save(path, given, allow_pickle=True)
+    assert message in said_by(lambda: read(path))
+    save_npz(tmp_path / "data.npz", csr_array(np.eye(3)))
+    assert "save sparse samples as svmlight" in said_by(lambda: read(tmp_path / "data.npz"))
+    np.save(tmp_path / "data.npy", np.eye(40))
+    os.truncate(tmp_path / "data.npy", 1000)
+    assert "is not a complete array" in said_by(lambda: read(tmp_path / "data.npy"))
     assert not (tmp_path / "trap").exists()
 
 
@@ -580,26 +438,22 @@ def test_bad_arrays(tmp_path, monkeypatch):
 @pytest.mark.parametrize("zero_based", [True, False])
 def test_svmlight_is_read_as_by_sklearn(tmp_path, pieces, zero_based):
     rng = np.random.default_rng(3)
-    X = csr_array(random_array((40, 12), density=0.3, rng=rng))
-    X.data = X.data * 10.0 ** rng.integers(-300, 300, X.nnz)
-    X = csr_array(np.vstack([X.toarray(), np.eye(1, 12)]))  # the first feature occurs
-    y = rng.integers(0, 3, 41)
-    path = tmp_path / "data.svm"
-    sklearn.datasets.dump_svmlight_file(X, y, str(path), zero_based=zero_based, comment="made up")
-    theirs, labels = sklearn.datasets.load_svmlight_file(str(path), zero_based=zero_based)
-    made = read(path)
-    assert made.X.dtype == np.float64
-    assert made.X.shape == theirs.shape
+    X = random_array((40, 12), density=0.3, rng=rng).toarray() * 10.0 ** rng.integers(-300, 300, (40, 12))
+    X, y = csr_array(np.vstack([X, np.eye(1, 12)])), rng.integers(0, 3, 41)  # the first feature occurs
+    path = str(tmp_path / "data.svm")
+    sklearn.datasets.dump_svmlight_file(X, y, path, zero_based=zero_based, comment="made up")
+    theirs, labels = sklearn.datasets.load_svmlight_file(path, zero_based=zero_based)
+    made, streamed = read(path), read(path, stream=True)
+    assert (made.X.dtype, made.X.shape) == (np.float64, theirs.shape)
     for part in ("data", "indices", "indptr"):
         assert np.array_equal(getattr(made.X, part), getattr(theirs, part))
     assert made.decode(made.y) == [str(int(label)) for label in labels]
     assert made.names == tuple(str(j + (not zero_based)) for j in range(12))
-    streamed = read(path, stream=True)
     assert isinstance(streamed.X, CsrParts)
-    whole = csr_array(np.vstack([streamed.X.load(k).toarray() for k in range(len(streamed.X.pieces))]))
-    assert np.array_equal(whole.toarray(), made.X.toarray())
+    whole = np.vstack([streamed.X.load(k).toarray() for k in range(len(streamed.X.pieces))])
+    assert np.array_equal(whole, made.X.toarray())
     assert torch.equal(streamed.y, made.y)
-    packed = write(tmp_path, gzip.compress(path.read_bytes()), "data.libsvm.gz")
+    packed = write(tmp_path, gzip.compress((tmp_path / "data.svm").read_bytes()), "data.libsvm.gz")
     assert np.array_equal(read(packed).X.toarray(), made.X.toarray())
 
 
@@ -625,11 +479,11 @@ def test_svmlight_numbers_come_back_to_the_bit(tmp_path_factory, rows, size):
 def test_svmlight_with_all_its_liberties(tmp_path, pieces):
     content = "# a comment: 1:2\n\n+1 qid:3 1:1 2:2 # qid\n-1\t3:.5\r\n1.0 2:-1e-2\n-1\n  1 1:+3 10:0\n"
     made = read(write(tmp_path, "\ufeff" + content, "data.svm"))
-    assert made.labels == ("-1", "1")
-    assert made.y.tolist() == [1, -1, 1, -1, 1]
+    assert (made.labels, made.y.tolist()) == (("-1", "1"), [1, -1, 1, -1, 1])
     dense = np.zeros((5, 10))
     dense[0, :2], dense[1, 2], dense[2, 1], dense[4, 0] = (1, 2), 0.5, -0.01, 3
     assert np.array_equal(made.X.toarray(), dense)
+    assert "target='a' needs columns" in said_by(lambda: read(tmp_path / "data.svm", "a"))
 
 
 BAD_LINES = {
@@ -638,14 +492,11 @@ BAD_LINES = {
     "several labels": ("1,2 1:1", "line 31: '1,2' is several labels"),
     "no label": ("1:1 2:1", "line 31: '1:1' stands where the label should be; a line is: label index:value"),
     "no colon": ("1 1:1 2", "line 31: '2' is not index:value"),
-    "word": ("1 1:one", "line 31: 'one' in '1:one' is not a number"),
-    "no value": ("1 1:", "line 31: '' in '1:' is not a number"),
-    "half a value": ("1 1:2e", "line 31: '2e' in '1:2e' is not a number"),
+    "word": ("1 1:one", "line 31: 'one' in '1:one' is not a finite number"),
     "negative": ("1 -1:2", "line 31: '-1:2' is not index:value"),
     "huge": ("1 99999999999:2", "line 31: index 99999999999 is too large"),
     "missing label": ("? 1:2", "line 31: the label is missing, written '?'"),
-    "nan": ("1 1:nan", "line 31: index 1 has the value nan, which is not a finite number"),
-    "infinite": ("1 1:1e999", "line 31: index 1 has the value inf, which is not a finite number"),
+    "nan": ("1 1:nan", "line 31: 'nan' in '1:nan' is not a finite number"),
     "not UTF-8": (b"caf\xe9 1:2", "line 31: the label b'caf\\xe9' is not in UTF-8"),
     "query elsewhere": ("1 1:2 qid:3", "line 31: 'qid:3' is not index:value"),
 }
@@ -656,20 +507,7 @@ def test_bad_lines_of_svmlight_are_named(tmp_path, pieces, name):
     line, message = BAD_LINES[name]
     line = line if isinstance(line, bytes) else line.encode()
     path = write(tmp_path, b"1 1:1\n# comment\n0 2:1\n" * 10 + line + b"\n0 1:2\n", "data.svm")
-    assert f"{path}, {message}" in message_of(lambda: read(path))
-
-
-def test_svmlight_without_samples_or_features(tmp_path):
-    cases = {
-        "# nothing\n": "has no samples in it",
-        "1\n0\n": "has no features in it",
-        "1 1:1\n1 2:1\n": "has one label only: '1'",
-        "1:1 2:1\n": "has no labels: its lines begin with index:value",
-    }
-    for content, message in cases.items():
-        path = write(tmp_path, content, "data.svm")
-        assert message in message_of(lambda path=path: read(path))
-    assert "target='a' needs columns" in message_of(lambda: read(write(tmp_path, "1 1:1\n", "data.svm"), "a"))
+    assert f"{path}, {message}" in said_by(lambda: read(path))
 
 
 # streaming
@@ -706,43 +544,22 @@ def test_the_cache_is_whole_and_never_stale(tmp_path):
     second = read(path, stream=True, cache=cache)
     assert (np.array(first.X).tolist(), np.array(second.X).tolist()) == ([[1], [2]], [[3], [4], [5]])
     write(tmp_path, "a,c\n3,x\nfour,y\n5,x\n")
-    message_of(lambda: read(path, stream=True, cache=cache))
+    said_by(lambda: read(path, stream=True, cache=cache))
     assert sorted(np.load(file).tolist() for file in cache.iterdir()) == [[[1], [2]], [[3], [4], [5]]]
-    svm = write(tmp_path, "1 1:1\n0 1:2\n", "data.svm")
-    for _ in range(2):
-        read(svm, stream=True, cache=cache)
-        assert len(list(cache.iterdir())) == 3
+    assert "cannot make a folder" in said_by(lambda: read(write(tmp_path, TRAIN), stream=True, cache=path), OSError)
 
 
-def test_temporary_caches_go_away(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
-    for name, content in (("data.csv", "a,c\n1,x\n2,y\n"), ("data.svm", "1 1:1\n0 1:2\n")):
-        made = read(write(tmp_path, content, name), stream=True)
-        X, folder = made.X, list((tmp_path / "tmp").iterdir())
-        assert len(folder) == 1
-        assert folder[0].name.startswith(
-            f".torchperc-cache-{os.getpid()}-"
-        )  # by which others know when it is left over
-        del made
-        gc.collect()
-        assert folder[0].exists()  # X is still held
-        del X
-        gc.collect()
-        assert not folder[0].exists()
-
-
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    path, cache = write(tmp_path, "a,c\n1,x\n2,y\n"), tmp_path / "cache"
-
-    def full(file, header):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
-    said = message_of(lambda: read(path, stream=True, cache=cache), OSError)
-    assert f"cannot write the converted table to {cache}: No space left on device" in said
-    assert not list(cache.iterdir())
-    assert "cannot make a folder" in message_of(lambda: read(path, stream=True, cache=path), OSError)
+@pytest.mark.parametrize(("name", "content"), [("data.csv", "a,c\n1,x\n2,y\n"), ("data.svm", "1 1:1\n0 1:2\n")])
+def test_temporary_caches_go_away(tmp_path, monkeypatch, name, content):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = read(write(tmp_path, content, name), stream=True)
+    X, (folder,) = made.X, tmp_path.glob(f".torchperc-cache-{os.getpid()}-*")  # by which others know it is left over
+    del made
+    gc.collect()
+    assert folder.exists()  # X is still held
+    del X
+    gc.collect()
+    assert not folder.exists()
 
 
 # new files through a known encoding
@@ -764,14 +581,13 @@ def encoding_of(tmp_path, content=TRAIN, name="train.csv", **options):
     return made, TableEncoder.from_json(json.loads(json.dumps(made.encoder.to_json())))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 65536])
-def test_the_training_file_goes_through_its_own_encoding(tmp_path, pieces, rows):
+def test_the_training_file_goes_through_its_own_encoding(tmp_path, pieces):
     path = mixed_table(tmp_path / "data.csv", rows=60)
     made = read(path, missing="mean")
-    X, labels = table_of(Batches(path, made.encoder, rows=rows))
+    X, labels = table_of(new := Batches(path, made.encoder))
     assert np.array_equal(X, made.X.numpy())
     assert labels == made.decode(made.y)
-    assert all(part.X.shape[0] <= rows for part in Batches(path, made.encoder, rows=rows))
+    assert len(list(new)) == len(list(new))  # may be gone through again
 
 
 def test_columns_are_found_by_name(tmp_path, pieces):
@@ -781,17 +597,21 @@ def test_columns_are_found_by_name(tmp_path, pieces):
     X, labels = table_of(new)
     assert np.array_equal(X, made.X.numpy())
     assert labels is None
-    pq.write_table(pa.table({"colour": ["red"], "b": [1], "label": ["x"], "a": [2.5]}), tmp_path / "new.parquet")
-    X, labels = table_of(Batches(tmp_path / "new.parquet", encoding))
+    path = parquet(tmp_path / "new.parquet", colour=["red"], b=[1], label=["x"], a=[2.5])
+    X, labels = table_of(Batches(path, encoding))
     assert (X.tolist(), labels) == ([[2.5, 0, 1, 1]], ["x"])
-    twice = list(Batches(tmp_path / "data.csv", encoding))
-    assert len(twice) == len(list(new))  # may be gone through again
 
 
-def test_labels_of_new_files_may_be_unknown_or_absent(tmp_path):
-    _, encoding = encoding_of(tmp_path)
-    _, labels = table_of(Batches(write(tmp_path, "a,colour,b,label\n1,red,5,?\n1,red,5,z\n1,red,5,1.0\n"), encoding))
-    assert labels == ["", "z", "1"]
+def test_arrays_through_their_encoding(tmp_path):
+    X, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 0])
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    np.savez(tmp_path / "new.npz", X=X)
+    np.save(tmp_path / "data.npy", np.column_stack([X, y]))
+    np.save(tmp_path / "new.npy", X)
+    for name, new in product(("data.npz", "data.npy"), ("data.npz", "new.npz", "new.npy")):
+        found, labels = table_of(Batches(tmp_path / new, read(tmp_path / name).encoder))
+        assert np.array_equal(found, X)
+        assert labels == (["0", "1", "0"] if new == "data.npz" else None)
 
 
 def test_columns_without_names_go_by_position(tmp_path):
@@ -802,56 +622,33 @@ def test_columns_without_names_go_by_position(tmp_path):
         X, labels = table_of(Batches(write(tmp_path, content), encoding))
         assert np.array_equal(X, made.X.numpy())
         assert labels == (["u", "v", "u"] if content[0] == "u" else None)
-    said = message_of(lambda: Batches(write(tmp_path, "1,2,3,4\n"), encoding))
+    said = said_by(lambda: Batches(write(tmp_path, "1,2,3,4\n"), encoding))
     assert "has 4 columns where training had 3, or 2 without that of the labels" in said
-
-
-def test_arrays_through_their_encoding(tmp_path):
-    X, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 0])
-    np.savez(tmp_path / "data.npz", X=X, y=y)
-    np.save(tmp_path / "data.npy", np.column_stack([X, y]))
-    np.save(tmp_path / "new.npy", X)
-    np.savez(tmp_path / "new.npz", X=X)
-    for name in ("data.npz", "data.npy"):
-        encoding = read(tmp_path / name).encoder
-        for new in ("data.npz", "new.npz", "new.npy", *(["data.npy"] if name == "data.npy" else [])):
-            found, labels = table_of(Batches(tmp_path / new, encoding, rows=2))
-            assert np.array_equal(found, X)
-            assert labels == (["0", "1", "0"] if new.startswith("data") else None)
-    _, named = encoding_of(tmp_path)
-    assert "has no names of columns, but they go by name" in message_of(lambda: Batches(tmp_path / "new.npy", named))
 
 
 def test_svmlight_through_its_encoding(tmp_path, pieces):
     made, encoding = encoding_of(tmp_path, "1 1:1 3:2\n0 2:5\n1 1:7\n", "train.svm")
-    X, labels = table_of(Batches(tmp_path / "train.svm", encoding, rows=2))
+    X, labels = table_of(Batches(tmp_path / "train.svm", encoding))
     assert np.array_equal(X, made.X.toarray())
     assert labels == ["1", "0", "1"]
     X, labels = table_of(Batches(write(tmp_path, "1:3\n# comment\n2:1 3:1\n", "new.svm"), encoding))
     assert (X.tolist(), labels) == ([[3, 0, 0], [0, 1, 1]], None)
     for line, index in (("0 4:1", 4), ("1 0:1", 0)):
         path = write(tmp_path, f"1 1:1\n# comment\n{line}\n", "new.svm")
-        said = message_of(lambda path=path: list(Batches(path, encoding)))
+        said = said_by(lambda path=path: list(Batches(path, encoding)))
         assert f"line 3: index {index} did not occur in training, where indices went from 1 to 3" in said
-    assert "but training had numbered features" in message_of(lambda: Batches(write(tmp_path, TRAIN), encoding))
+    assert "but training had numbered features" in said_by(lambda: Batches(write(tmp_path, TRAIN), encoding))
     _, columns = encoding_of(tmp_path)
-    assert "but training had columns: 'a', 'colour', 'b'" in message_of(
-        lambda: Batches(tmp_path / "train.svm", columns)
-    )
+    assert "but training had columns: 'a', 'colour', 'b'" in said_by(lambda: Batches(tmp_path / "train.svm", columns))
 
 
 BAD_NEW = {
     "lost columns": ("colour,label\nred,x\n", "has no columns 'a', 'b', which training had; it has 'colour', 'label'"),
-    "lost column": ("colour,a\nred,1\n", "has no column 'b', which training had"),
     "no header": ("1,red,5\n", "has no names of columns, but they go by name: 'a', 'colour', 'b'"),
     "column twice": ("a,a,b,colour\n1,2,3,red\n", "has 2 columns 'a'"),
     "unknown level": ("a,b,colour\n1,2,red\n1,2,mauve\n", "line 3, column 'colour': 'mauve' did not occur in training; known are 'green', 'red'"),
     "word": ("a,b,colour\n1,2,red\n1,two,red\n", "line 3, column 'b': 'two' is not a number, as it was in training"),
     "missing": ("a,b,colour\n1,2,red\n\n1,,red\n", "line 4, column 'b': the value is missing"),
-    "missing word": ("a,b,colour\n1,2,red\n1,2,?\n", "line 3, column 'colour': the value is missing"),
-    "infinite": ("a,b,colour\n1,inf,red\n", "line 2, column 'b': 'inf' is not a finite number"),
-    "first of several": ("a,b,colour\n1,2,red\n1,2,mauve\n1,two,red\nx,2,red\n", "line 3, column 'colour'"),
-    "ragged": ("a,b,colour\n1,2,red\n1,2\n", "line 3: 2 columns where the first line has 3"),
 }  # fmt: skip
 
 
@@ -860,20 +657,19 @@ def test_bad_new_files_are_one_line_that_names_the_place(tmp_path, pieces, name)
     content, message = BAD_NEW[name]
     _, encoding = encoding_of(tmp_path)
     path = write(tmp_path, content, "new.csv")
-    said = message_of(lambda: list(Batches(path, encoding)))
+    said = said_by(lambda: list(Batches(path, encoding)))
     assert message in said
     assert str(path) in said
     if "column" in name or name == "no header":  # known before the first row
-        message_of(lambda: Batches(path, encoding))
+        said_by(lambda: Batches(path, encoding))
 
 
 def test_missing_values_of_new_files_become_the_means(tmp_path):
     _, encoding = encoding_of(tmp_path, missing="mean")
     X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,?,\n1,2,red\n"), encoding.with_imputed_values([1, 2, 3, 4])))
     assert X.tolist() == [[1, 2, 3, 4], [1, 0, 1, 2]]
-    # a line in which nothing is written is no row, though
     X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,,\n1,2,red\n"), encoding))
-    assert X.tolist() == [[1, 0, 1, 2]]
+    assert X.tolist() == [[1, 0, 1, 2]]  # a line in which nothing is written is no row, though
 
 
 def test_heavy_libraries_load_late(fresh):

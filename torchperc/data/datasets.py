@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class Dataset:
             raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
         if self.encoder is not None and self.encoder.n_features != X.shape[1]:
             raise ValueError(f"encoder makes {self.encoder.n_features} features, but X has {X.shape[1]}")
-        y = self._codes(self.y, X.shape[0], "y") if self.labels else check_targets(self.y, X.shape[0])
+        labels = partial(check_labels, classes=self.classes, both=False)
+        y = (labels if self.labels else check_targets)(self.y, X.shape[0])
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
@@ -139,7 +141,8 @@ class Dataset:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
         if np.shape(codes) == (0,):
             return []
-        values = self._codes(codes, np.shape(codes)[0] if np.ndim(codes) else 0, "codes").cpu().numpy()
+        count = np.shape(codes)[0] if np.ndim(codes) else 0
+        values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
         names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
         return names
 
@@ -161,9 +164,6 @@ class Dataset:
         rest = others[0] if len(others) == 1 else f"not {positive}"
         return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
 
-    def _codes(self, codes: Data, count: int, name: str) -> Tensor:
-        return check_labels(codes, count, self.classes, name=name, both=False)
-
 
 def samples(X: Data) -> Any:
     """Samples as a data set keeps them: a tensor or CSR array of float64; what is larger than memory stays as it is."""
@@ -180,14 +180,12 @@ def samples(X: Data) -> Any:
 def _texts(y: Data) -> tuple[list[str], Tensor]:
     """Labels as words, and which of the words each sample has; of numbers, each value is looked at once."""
     array = _line(y, "label")
-    if array.dtype.kind == "O":
-        values, first, which = array, np.arange(len(array)), np.arange(len(array))
-    else:
-        values, first, which = np.unique(array, return_index=True, return_inverse=True)
-    texts = []
-    for value, index in zip(values.tolist(), first.tolist(), strict=True):
-        texts.append(shortest(value) if isinstance(value, float) else str(value))
-        if value is None or texts[-1].lower() == "nan":
+    first = which = np.arange(len(array))
+    if array.dtype.kind != "O":
+        array, first, which = np.unique(array, return_index=True, return_inverse=True)
+    texts = [shortest(value) if isinstance(value, float) else str(value) for value in array.tolist()]
+    for text, value, index in zip(texts, array.tolist(), first.tolist(), strict=True):
+        if value is None or text.lower() == "nan":
             raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
     return texts, torch.from_numpy(which)
 
@@ -196,13 +194,13 @@ def _numbers(y: Data) -> Tensor:
     """Real targets as float64, not all the same."""
     array = _line(y, "target")
     if array.dtype.kind in "OU":
-        wrong = next((i for i, value in enumerate(array) if not is_number(str(value))), None)
-        if wrong is not None:
-            raise ValueError(f"y[{wrong}] = {array[wrong]!r} is not a number; correct it, or use {_CLASSES}")
+        array = np.array([float(value) if is_number(str(value)) else value for value in array.tolist()], dtype=object)
+    finite = np.array([isinstance(value, int | float) and math.isfinite(value) for value in array.tolist()])
+    if not finite.all():
+        wrong = int(finite.argmin())
+        said = f"y[{wrong}] = {array[wrong]!s} is not a finite number; correct it or drop the sample, or use "
+        raise ParameterError(said, _CLASSES)
     values = array.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise ValueError(f"y[{bad[0]}] = {values[bad[0]]} is not a finite number; correct it or drop the sample")
     if len(values) and values.min() == values.max():
         raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
     return torch.from_numpy(values)

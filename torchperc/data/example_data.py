@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,7 @@ if TYPE_CHECKING:
 else:
     torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
-_GATES: dict[str, Callable[[int, int], bool]] = {
-    "AND": lambda a, b: a + b == 2,
-    "OR": lambda a, b: a + b > 0,
-    "NAND": lambda a, b: a + b < 2,
-    "NOR": lambda a, b: a + b == 0,
-    "XOR": lambda a, b: a != b,
-    "XNOR": lambda a, b: a == b,
-}
-
+_GATES = {"AND": "0001", "OR": "0111", "NAND": "1110", "NOR": "1000", "XOR": "0110", "XNOR": "1001"}
 _PARITIES = {f"parity-{n}": n for n in range(1, 17)}
 GATES = (*_GATES, "parity-n")
 
@@ -55,27 +47,19 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
     """
     if not is_gate(name):
         raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
-    inputs = _PARITIES.get(name.lower())
-    rows = list(itertools.product((0, 1), repeat=inputs or 2))
-    truth = [sum(row) % 2 == 1 if inputs else _GATES[name.upper()](row[0], row[1]) for row in rows]
-    labels = torch.tensor([1 if value else -1 for value in truth])
-    return torch.tensor(rows, dtype=dtype or torch.get_default_dtype()), labels
+    rows = torch.tensor([*itertools.product((0, 1), repeat=_PARITIES.get(name.lower(), 2))])
+    truth = _GATES.get(name.upper())
+    labels = rows.sum(1) % 2 if truth is None else torch.tensor([*map(int, truth)])
+    return rows.to(dtype or torch.get_default_dtype()), 2 * labels - 1
 
 
 def is_gate(name: str) -> bool:
-    """Whether :func:`gate` knows the name.
-
-    Example:
-        >>> is_gate("xor"), is_gate("data.csv")
-        (True, False)
-    """
+    """Whether :func:`gate` knows the name."""
     return isinstance(name, str) and (name.upper() in _GATES or name.lower() in _PARITIES)
 
 
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """The hyperplane u·x + b = 0 that :func:`separable_blobs` of the same ``features`` and ``seed`` is built around.
-
-    u (d,) has ‖u‖ = 1; b is a scalar.
+    """The hyperplane u·x + b = 0, ‖u‖ = 1, of :func:`separable_blobs` with the same ``features`` and ``seed``.
 
     Example:
         >>> u, b = separator(features=3, seed=1)
@@ -91,13 +75,8 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
     """Two Gaussian blobs X (N, d) whose largest possible margin is known: ``margin``, up to rounding.
 
     Around a random hyperplane (:func:`separator`) with unit normal u through p, each blob is moved until its point
-    nearest to the plane stands at p ± margin·u, so that
-
-        y·(u·x + b) ≥ margin for every sample, with equality for one sample of each class.
-
-    These two face each other 2·margin apart, so no other hyperplane separates by more.
-
-    Half of the ``samples`` are in each class, the odd one in +1.
+    nearest to the plane stands at p ± margin·u: these two face each other 2·margin apart, so no other hyperplane
+    separates by more. Half of the ``samples`` are in each class, the odd one in +1.
 
     Example:
         >>> X, y = separable_blobs(101, margin=2.0)
@@ -120,14 +99,8 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
 def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The samples of :func:`separable_blobs` with margin 0.5, a known number of them with the wrong label.
 
-    In each class round(noise·N/2) labels, drawn at random, are turned round. So the classes keep their sizes, and
-    the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
-
-    Args:
-        samples: N, half of them in each class, the odd one in +1.
-        features: d.
-        noise: the fraction of wrong labels, from 0 to 0.5, where the labels say nothing any more.
-        seed: of the generator.
+    In each class round(noise·N/2) labels, drawn at random, are turned round (``noise`` is from 0 to 0.5). So the
+    classes keep their sizes, and the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
 
     Example:
         >>> X, y = noisy_blobs(200, noise=0.1, seed=3)
@@ -279,24 +252,24 @@ def load(source: Any, **options: Any) -> Dataset:
     if task is not None and check_choice("task", task, TASKS) != own:
         why = f" is not possible with source {source!r}, which is for {own}; leave it out"
         raise ParameterError(Option("task", task), why)
+    make = _SYNTHETIC.get(source, partial(gate, source, dtype=torch.float64))
+    takes = inspect.signature(_SYNTHETIC[source]).parameters if source in _SYNTHETIC else ()
+    takes = ("positive",) * (source != "diabetes") if source in _CLASSICS else takes
+    _check_options(source, options, tuple(takes))
     if source in _CLASSICS:
-        _check_options(source, options, () if source == "diabetes" else ("positive",))
         made = _classic(source)
         return made.against_rest(options["positive"]) if options.get("positive") is not None else made
-    make = _SYNTHETIC.get(source)
-    _check_options(source, options, () if make is None else tuple(inspect.signature(make).parameters))
-    X, y = gate(source, dtype=torch.float64) if make is None else make(**options)
-    name = source.upper() if source.upper() in GATES else source.lower()
     from torchperc.data.datasets import Dataset
 
+    X, y = make(**options)
+    name = source.upper() if source.upper() in GATES else source.lower()
     return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
 
 
 def _check_options(source: object, options: dict[str, Any], known: Sequence[str]) -> None:
     for option, value in options.items():
         if option not in known:
-            remedy = f"it takes {', '.join(known)}" if known else "it takes none"
-            why = f" is not an option of source {str(source)!r}; {remedy}"
+            why = f" is not an option of source {str(source)!r}; it takes {', '.join(known) or 'none'}"
             raise ParameterError(Option(option, value), why)
 
 
@@ -357,15 +330,9 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
     """Sentences of a small grammar, each a list of (word, tag).
 
     Tags follow one another as a Markov chain, and each tag draws a word of its own list. Many words are on several
-    lists: *play* is a noun or a verb, *light* an adjective, too, *near* an adverb or a preposition, so that the tags
-    around them decide. Of adjectives, adverbs, nouns and verbs, a fraction ``new_words`` is coined: three consonants
-    around two vowels and a suffix such as *-ness* or *-ed*, which says which tags are possible. Few coined words are
-    ever met twice, so nearly all of them are unknown in a test set. Sentences of another seed are of the same grammar.
-
-    Args:
-        sentences: how many.
-        new_words: the fraction of coined words, from 0 to 1.
-        seed: of the draws.
+    lists (*play* is a noun or a verb), so that the tags around them decide. Of adjectives, adverbs, nouns and verbs, a
+    fraction ``new_words`` from 0 to 1 is coined: three consonants around two vowels and a suffix such as *-ness* or
+    *-ed*, which says which tags are possible; nearly all of these are unknown in a test set of another seed.
 
     Example:
         >>> for sentence in tagged_sentences(2, seed=1):

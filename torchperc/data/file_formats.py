@@ -9,31 +9,27 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torchperc._checks import Option, ParameterError, check_bool, check_choice, require_packages
 
 MISSING = ("error", "drop", "mean")
 TASKS = ("classification", "regression")
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
-FORMATS = {
-    ".csv": "text", ".tsv": "text", ".txt": "text", ".data": "text",
-    ".parquet": "parquet", ".pq": "parquet",
-    ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight",
-    ".npy": "npy", ".npz": "npz",
-}  # fmt: skip
-_MAGIC = {  # by the first bytes: the format, what to call it, the extension it should have
-    b"PAR1": ("parquet", "a Parquet file", ".parquet"),
-    b"\x93NUMPY": ("npy", "a numpy array", ".npy"),
-    b"PK\x03\x04": ("npz", "a zip archive, as .npz and .xlsx are", ".npz"),
-    b"\x1f\x8b": ("gzip", "compressed with gzip", ".gz"),
-    b"BZh": ("bz2", "compressed with bzip2", ".bz2"),
-    b"\xfd7zXZ\x00": ("xz", "compressed with xz", ".xz"),
-    b"(\xb5/\xfd": ("zstd", "compressed with zstd", ".zst"),
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+_FORMATS = {
+    **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "text"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
+    **{".npy": "npy", ".npz": "npz"},
 }
+_MAGIC = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "npz", b"\x1f\x8b": "gzip", b"BZh": "bz2"}
+_MAGIC |= {b"\xfd7zXZ\x00": "xz", b"(\xb5/\xfd": "zstd"}  # the first bytes of a file
+_CALLED = {name: f"compressed with {name}" for name in _COMPRESSED.values()}
+_CALLED |= {"parquet": "a Parquet file", "npy": "a numpy array", "npz": "a zip archive, as .npz and .xlsx are"}
 
 
 @dataclass(frozen=True)
@@ -83,20 +79,21 @@ class ReadOptions:
             given = getattr(self, name)
             object.__setattr__(self, name, tuple(map(str, (given,) if isinstance(given, str | int) else given)))
         check_choice("missing", self.missing, MISSING)
-        for name, choices in (("decimal", (".", ",")), ("task", TASKS)):
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), choices)
+        if self.decimal is not None:
+            check_choice("decimal", self.decimal, (".", ","))
+        if self.task is not None:
+            check_choice("task", self.task, TASKS)
         for name in ("header", "stream"):
             if getattr(self, name) is not None:
                 check_bool(name, getattr(self, name))
-        mark, given = self.delimiter, Option("encoding", self.encoding)
+        mark = self.delimiter
         if mark is not None and (not isinstance(mark, str) or len(mark) != 1 or mark in '"\r\n'):
             raise ParameterError(Option("delimiter", mark), " must be one character, such as ',' or ';'")
         try:
             codecs.lookup("utf-8" if self.encoding is None else self.encoding)
         except (LookupError, TypeError):
             why = " is unknown; choose one of Python's, such as 'utf-8', 'cp1252' or 'latin-1'"
-            raise ParameterError(given, why) from None
+            raise ParameterError(Option("encoding", self.encoding), why) from None
         if self.positive is not None and self.task == "regression":
             why = " names a class, but there is none with "
             raise ParameterError(Option("positive", self.positive), why, Option("task", self.task))
@@ -110,9 +107,8 @@ class ReadOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options that differ from the default, as plain types."""
-        given = {
-            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
-        }
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        given = {each.name: given[each.name] for each in fields(self) if given[each.name] != each.default}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
@@ -150,22 +146,15 @@ def common_name(paths: Sequence[Path]) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].with_name(f"{paths[0].name} and {len(paths) - 1} more")
 
 
-class Format(NamedTuple):
-    """The format of a file (text, parquet, svmlight, npy or npz) and its compression."""
-
-    kind: str
-    compression: str | None
-
-
 def format_by_name(name: str) -> tuple[str | None, str | None]:
     """Format and compression by the extension of a file, each ``None`` if it says nothing."""
-    ending = next((ending for ending in COMPRESSED if name.lower().endswith(ending)), "")
+    ending = next((ending for ending in _COMPRESSED if name.lower().endswith(ending)), "")
     inner = name.lower().removesuffix(ending)
-    return next((kind for end, kind in FORMATS.items() if inner.endswith(end)), None), COMPRESSED.get(ending)
+    return next((kind for end, kind in _FORMATS.items() if inner.endswith(end)), None), _COMPRESSED.get(ending)
 
 
-def format_of(path: Path) -> Format:
-    """Format and compression of a file by its extension (text if that is unknown), checked by its first bytes."""
+def format_of(path: Path) -> tuple[str, str | None]:
+    """Format (text, parquet, svmlight, npy or npz) and compression by the extension, checked by the first bytes."""
     named, compression = format_by_name(path.name)
     kind = named or "text"
     if compression and kind not in ("text", "svmlight"):
@@ -175,72 +164,45 @@ def format_of(path: Path) -> Format:
     if path.exists() and not path.is_file() and not path.is_dir():
         why = "it is a pipe or a device, and files are read more than once; save it as a file first"
         raise ValueError(f"cannot read {path}: {why}")
-    with Source(path, None) as file:
+    with open_bytes(path) as file:
         begin = file.read(16)
     if not begin:
         raise ValueError(f"{path} is empty")
     wanted = compression or (kind if kind not in ("text", "svmlight") else None)
-    found, what, ending = next((known for magic, known in _MAGIC.items() if begin.startswith(magic)), (None, "", ""))
-    called = f"although it is called {path.suffix or path.name}"
-    if found is None and wanted is not None:
-        what = next(words for name, words, _ in _MAGIC.values() if name == wanted).split(",")[0]
-        raise ValueError(f"{path} is not {what}, {called}; rename it")
+    found = next((name for magic, name in _MAGIC.items() if begin.startswith(magic)), None)
     if found != wanted:
-        raise ValueError(f"{path} is {what}, {called}; rename it to {ending}, or save it as what it is called")
-    return Format(kind, compression)
+        said = f"is {_CALLED[found]}" if found else f"is not {_CALLED[wanted or '']}"
+        raise ValueError(
+            f"{path} {said}, although it is called {path.suffix or path.name}; rename it, or save it again"
+        )
+    return kind, compression
+
+
+@contextmanager
+def open_bytes(path: Path, compression: str | None = None) -> Iterator[Any]:
+    """Open a file, decompressed as it is read; whatever fails is one ``ValueError``."""
+    try:
+        with path.open("rb") as raw, nullcontext(raw) if compression is None else _OPEN[compression](raw) as file:
+            yield file
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise unreadable(path, error) from None
+
+
+def _zstd(raw: Any) -> Any:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd"))
+
+
+_OPEN: dict[str, Callable[[Any], Any]] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open, "zstd": _zstd}
 
 
 def unreadable(path: Path, error: Exception) -> ValueError:
     """The error for a file that cannot be opened or decompressed."""
-    if isinstance(error, IsADirectoryError):
-        return ValueError(f"cannot read {path}: {error.strerror}; name its files by a pattern, such as {path}/*.csv")
-    if isinstance(error, OSError) and error.strerror:
-        return ValueError(f"cannot read {path}: {error.strerror}")
-    return ValueError(f"{path} is damaged or cut off ({error}); download it again")
-
-
-class Source(io.RawIOBase):
-    """The bytes of a file, decompressed as they are read; whatever fails is one ``ValueError``."""
-
-    def __init__(self, path: Path, compression: str | None) -> None:
-        self.path, self.quotes = path, 0  # how many quotation marks were read
-        try:
-            self._raw: Any = path.open("rb")
-        except OSError as error:
-            raise unreadable(path, error) from None
-        self._file = self._raw
-        if compression == "zstd":
-            import pyarrow as pa
-
-            self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, mode="r"), "zstd")
-        elif compression is not None:
-            self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[compression].open(self._raw, "rb")
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most ``size``; all by default."""
-        try:
-            data: bytes = self._file.read(size) if size >= 0 else self._file.read()
-        except (OSError, EOFError, zlib.error, ValueError, lzma.LZMAError) as error:
-            raise unreadable(self.path, error) from None
-        self.quotes += data.count(b'"')
-        return data
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return the number of bytes."""
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        """Close the file."""
-        if not self.closed:
-            self._file.close()
-            self._raw.close()
-        super().close()
+    if not isinstance(error, OSError) or not error.strerror:
+        return ValueError(f"{path} is damaged or cut off ({error}); download it again")
+    folder = f"; name its files by a pattern, such as {path}/*.csv" * isinstance(error, IsADirectoryError)
+    return ValueError(f"cannot read {path}: {error.strerror}{folder}")
 
 
 class Unchanged:

@@ -24,7 +24,7 @@ from torchperc._checks import (
 )
 from torchperc.data.example_data import is_gate, load
 from torchperc.data.file_formats import TASKS
-from torchperc.data.on_disk import ArrayFolder
+from torchperc.data.read import ArrayFolder
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,6 @@ else:
 
 DTYPES = ("float32", "float64")
 SCALES = ("none", "minmax", "standard", "maxabs", "auto")
-_SETS = ("train", "validation", "test")
 
 
 class PreparedData:
@@ -78,20 +77,16 @@ class PreparedData:
     ) -> None:
         super().__init__()
         self.source, self.options, self.split = source, dict(options or {}), split
-        self.seed = check_int("seed", seed, at_least=0)
-        check_choice("dtype", dtype, DTYPES)
-        self.scale, self.scale_target = (
-            check_choice("scale", scale, SCALES),
-            check_choice("scale_target", scale_target, SCALES),
-        )
+        self.seed, self.scale = check_int("seed", seed, at_least=0), check_choice("scale", scale, SCALES)
+        self.scale_target = check_choice("scale_target", scale_target, SCALES)
         named = [str(each) for each in source] if isinstance(source, list | tuple) else source
         self.settings: dict[str, Any] = {
-            "source": named if isinstance(named, str | list) else str(source) if isinstance(source, Path) else None,
+            "source": str(named) if isinstance(named, Path) else named if isinstance(named, str | list) else None,
             "options": dict(self.options),
             "split": None if split is None else list(split),
             "scale": scale,
             "seed": seed,
-            "dtype": dtype,
+            "dtype": check_choice("dtype", dtype, DTYPES),
             "task": task,
             "scale_target": scale_target,
         }
@@ -100,11 +95,14 @@ class PreparedData:
                 raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
             self.options["task"] = check_choice("task", task, TASKS)
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the scaled samples."""
-        made: torch.dtype = getattr(torch, self.settings["dtype"])
-        return made
+    dtype = property(lambda self: getattr(torch, self.settings["dtype"]), doc="Of the scaled samples.")
+    task = property(lambda self: self.dataset.task, doc='``"classification"``, or ``"regression"``.')
+    width = property(lambda self: int(self.dataset.X.shape[1]), doc="The number of features.")
+    names = property(lambda self: self.dataset.names, doc="Of the features.")
+    classes = property(lambda self: self.dataset.classes, doc="The number of labels; ``None`` for two and for none.")
+    train = property(lambda self: self.parts[0], doc="Scaled samples and labels or targets of the training set.")
+    validation = property(lambda self: self.parts[1], doc="The validation set likewise.")
+    test = property(lambda self: self.parts[2], doc="The test set likewise.")
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -114,31 +112,6 @@ class PreparedData:
             why = f" needs real targets, but {made.name or 'the source'} has labels; leave it out"
             raise ParameterError(Option("scale_target", self.scale_target), why)
         return made
-
-    @property
-    def task(self) -> str:
-        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
-        return self.dataset.task
-
-    @property
-    def width(self) -> int:
-        """The number of features."""
-        return int(self.dataset.X.shape[1])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the features."""
-        return self.dataset.names
-
-    @property
-    def classes(self) -> int | None:
-        """``None`` for two labels and for real targets, else the number of labels."""
-        return self.dataset.classes
-
-    @property
-    def sparse(self) -> bool:
-        """Whether samples are sparse."""
-        return is_sparse(self.dataset.X) or hasattr(self.dataset.X, "pieces")
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -173,8 +146,16 @@ class PreparedData:
         known = missing[~means[missing[:, 1]].isnan()]
 
         def impute(some: Any, first: int) -> Any:
+            """Some samples with the means at their missing positions."""
             here = known[(known[:, 0] >= first) & (known[:, 0] < first + some.shape[0])]
-            return _replaced(some, here - torch.tensor([first, 0]), means)
+            rows, columns = here[:, 0] - first, here[:, 1]
+            if not is_sparse(some):
+                return some.index_put((rows, columns), means[columns])
+            from scipy.sparse import csr_array
+
+            at = rows.numpy(), columns.numpy()
+            old = some.multiply(csr_array((np.ones(len(rows)), at), shape=some.shape))
+            return csr_array(some - old + csr_array((means[columns].numpy(), at), shape=some.shape))
 
         return _mapped(X, impute, torch.float64)
 
@@ -183,7 +164,8 @@ class PreparedData:
         """The scaling, fitted on the training set."""
         from torchperc.data.scaling import make_scaler
 
-        kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
+        sparse = is_sparse(self.dataset.X) or hasattr(self.dataset.X, "pieces")
+        kind = ("maxabs" if sparse else "standard") if self.scale == "auto" else self.scale
         return make_scaler(kind).fit(self._imputed(self._means), self.indices[0])
 
     @cached_property
@@ -203,21 +185,6 @@ class PreparedData:
         X, y = self.all_samples(), self.dataset.y
         take = self._on_disk if isinstance(X, Chunked) else lambda X, index: X[index.numpy()]
         return tuple((take(X, index), self.scaled_target(y[index])) for index in self.indices)
-
-    @property
-    def train(self) -> tuple[Any, Tensor]:
-        """Scaled samples and labels or targets of the training set."""
-        return self.parts[0]
-
-    @property
-    def validation(self) -> tuple[Any, Tensor]:
-        """The validation set likewise."""
-        return self.parts[1]
-
-    @property
-    def test(self) -> tuple[Any, Tensor]:
-        """The test set likewise."""
-        return self.parts[2]
 
     def all_samples(self) -> Any:
         """All samples in their order, imputed and scaled: a tensor, a CSR array, or rows that are read in parts."""
@@ -243,8 +210,8 @@ class PreparedData:
         if len(index) * size <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
-        with ArrayFolder(self.options.get("cache"), temporary=True) as folder:
-            return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
+        folder = ArrayFolder(self.options.get("cache"), temporary=True)
+        return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:
@@ -259,8 +226,7 @@ class PreparedData:
     @property
     def target_unit(self) -> float:
         """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
-        scale = None if self.target_scaler is None else self.target_scaler.scale
-        return 1.0 if scale is None else float(scale)
+        return 1.0 if self.target_scaler is None else float(self.target_scaler.state()["scale"][0])
 
     def scaled_target(self, y: Tensor) -> Tensor:
         """Targets as ``parts`` has them; labels as they are."""
@@ -301,18 +267,6 @@ def _mapped(X: Any, change: Callable[[Any, int], Any], dtype: torch.dtype) -> An
     return X.mapped(lambda some, first: _as_samples(change(some.raw(), first)), dtype)
 
 
-def _replaced(X: Any, positions: Tensor, values: Tensor) -> Any:
-    """Samples with the values of features at positions (M, 2)."""
-    rows, columns = positions.T
-    if not is_sparse(X):
-        return X.index_put((rows, columns), values[columns])
-    from scipy.sparse import csr_array
-
-    at = tuple(positions.numpy().T)
-    old = X.multiply(csr_array((np.ones(len(rows)), at), shape=X.shape))
-    return csr_array(X - old + csr_array((values[columns].numpy(), at), shape=X.shape))
-
-
 def split(
     y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -332,13 +286,21 @@ def split(
         >>> len(train), len(validation), len(test), (train < 6).sum().item()
         (5, 5, 0, 3)
     """
-    classes = _classes(y, check_bool("stratify", stratify))
-    exact = _exact_fractions(fractions)
+    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"y must be one label per sample, found shape {array.shape}; give at least one sample")
+    other = [value for value in array if not isinstance(value, str)] if array.dtype == object else []
+    if other:
+        raise TypeError(f"y must hold numbers or strings, found {type(other[0]).__name__} {other[0]!r}")
+    array = array.astype(str) if array.dtype == object else array
+    stratified = check_bool("stratify", stratify)
+    classes = torch.from_numpy(np.unique(array if stratified else np.zeros(len(array)), return_inverse=True)[1])
+    exact, given = _exact_fractions(fractions), Option("fractions", tuple(fractions))
     counts = _counts(torch.bincount(classes).tolist(), exact)
-    for part, name in enumerate(_SETS):
+    for part, name in enumerate(("train", "validation", "test")):
         if fractions[part] > 0 and not any(count[part] for count in counts):
             why = f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}"
-            raise ParameterError(Option("fractions", tuple(fractions)), why)
+            raise ParameterError(given, why)
     generator = torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
     order = torch.randperm(len(classes), generator=generator)
     by_class = order[classes[order].argsort(stable=True)]
@@ -347,31 +309,13 @@ def split(
     return train, validation, test
 
 
-def _classes(y: Data, stratify: bool) -> Tensor:
-    """Class numbers from 0, all 0 without stratification."""
-    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"y must be one label per sample, found shape {array.shape}; give at least one sample")
-    if array.dtype == object:
-        other = [value for value in array if not isinstance(value, str)]
-        if other:
-            raise TypeError(f"y must hold numbers or strings, found {type(other[0]).__name__} {other[0]!r}")
-        array = array.astype(str)
-    if not stratify:
-        return torch.zeros(len(array), dtype=torch.int64)
-    return torch.from_numpy(np.unique(array, return_inverse=True)[1])
-
-
 def _exact_fractions(fractions: Sequence[float]) -> list[Fraction]:
     """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
-    if not hasattr(fractions, "__len__") or len(fractions) != 3:
-        raise ParameterError(Option("fractions", fractions), " must be three numbers: of train, validation and test")
-    values = [check_number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
-    given = Option("fractions", tuple(fractions))
-    if abs(sum(values) - 1) > 1e-6:
-        raise ParameterError(given, f" must add up to 1, found {sum(values):g}")
-    if not values[0]:
-        raise ParameterError(given, " leaves nothing to train on; the first must be above 0")
+    three = hasattr(fractions, "__len__") and len(fractions) == 3
+    values = [check_number(f"fractions[{i}]", each, at_least=0) for i, each in enumerate(fractions if three else ())]
+    if not three or abs(sum(values) - 1) > 1e-6 or not values[0]:
+        why = " must be three numbers that add up to 1: of train, which must be above 0, validation and test"
+        raise ParameterError(Option("fractions", tuple(fractions) if three else fractions), why)
     exact = [Fraction(value).limit_denominator(10**6) for value in values]
     return [value / sum(exact) for value in exact]
 
@@ -380,12 +324,11 @@ def _counts(sizes: list[int], fractions: list[Fraction]) -> list[list[int]]:
     """How many of each class go to each set; what rounding leaves over goes to the sets that are furthest behind."""
     counts = [[int(size * fraction) for fraction in fractions] for size in sizes]
     due = [Fraction(0)] * len(fractions)
-    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):  # small ones have the least choice
-        count, size = counts[number], sizes[number]
+    for count, size in sorted(zip(counts, sizes, strict=True), key=lambda pair: pair[1]):  # small ones: least choice
         due = [d + size * fraction - n for d, fraction, n in zip(due, fractions, count, strict=True)]
         rounded = [part for part, fraction in enumerate(fractions) if (size * fraction).denominator > 1]
-        untrained = count[0] == 0
-        rounded.sort(key=lambda part: (not (untrained and part == 0), -due[part]))
+        first = [0] if count[0] == 0 and 0 in rounded else []  # each class is to be trained on
+        rounded = first + sorted((part for part in rounded if part not in first), key=lambda part: -due[part])
         for part in rounded[: size - sum(count)]:
             count[part] += 1
             due[part] -= 1

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
+import shutil
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lazy_loader
 import numpy as np
 
-from torchperc._checks import Option, ParameterError, check_choice, check_int
+from torchperc._checks import Option, ParameterError, check_choice
+from torchperc._files import hidden_folder, hidden_path, remove
 from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
-from torchperc.data.on_disk import ArrayFolder, free_memory
-from torchperc.data.svmlight import SparseBatch, SvmlightFile, SvmlightFit
+from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
-from torchperc.data.table_files import FileTable, TableBatch, Words, frame_table, listed, open_table, shortest
+from torchperc.data.table_files import Table, Words, frame_table, listed, open_table, shortest
 
 if TYPE_CHECKING:
     import torch
@@ -73,16 +78,7 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     how = ReadOptions(**options)
     paths = () if is_frame(path) else find_files(path)
     with Unchanged(*paths) as source:
-        kept = _Kept(how)
-        known = () if target is None else (str(target),)
-        opened = _open(paths, how, known, target) if paths else frame_table(path, "the data frame")
-        fit: TableFit | SvmlightFit
-        if isinstance(opened, FileTable):
-            of_archive = opened.path.suffix.lower() == ".npz"  # whose target is behind the columns of X
-            fit = TableEncoder.fit(opened, None if of_archive else target, how, kept)
-        else:
-            fit = SvmlightFit(opened, how, kept)
-        made = _dataset(fit, kept, how, source)
+        made = _dataset(_fit(path, paths, target, how, kept := _Kept(how)), kept, how, source)
         source.check()
     return made if how.positive is None else made.against_rest(how.positive)
 
@@ -92,26 +88,28 @@ def is_frame(source: object) -> bool:
     return hasattr(source, "columns") and hasattr(source, "iloc")
 
 
-def _open(
-    paths: Sequence[Path], options: ReadOptions, known: Sequence[str], target: Any = None, labelled: bool = True
-) -> FileTable | list[SvmlightFile]:
-    """A table, or svmlight files; ``known`` are names of columns, and ``target`` is one if it is given."""
-    formats = [format_of(path) for path in paths]
-    kind = formats[0].kind
-    for path, each in zip(paths, formats, strict=True):
-        if each.kind != kind:
-            raise ValueError(f"{path} is {each.kind}, but {paths[0]} is {kind}; read one kind at a time")
-    for name in _OF_TEXT if kind != "text" else ():
-        if getattr(options, name) is not None:
-            why = f" needs text files such as .csv, but {paths[0]} is none; leave it out"
-            raise ParameterError(Option(name, getattr(options, name)), why)
-    if kind != "svmlight":
-        return open_table(paths, formats, options, known, None if target is None else str(target), labelled)
-    for name, given in {**{name: getattr(options, name) for name in _OF_TABLES}, "target": target}.items():
-        if given not in (None, (), "error") and labelled:
-            raise ParameterError(Option(name, given), f" needs columns, and {paths[0]} (svmlight) has none")
-    real = options.task == "regression"
-    return [SvmlightFile(path, each.compression, real) for path, each in zip(paths, formats, strict=True)]
+def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, kept: _Kept) -> TableFit | SvmlightFit:
+    """Read all rows once, and learn what their columns are."""
+    if not paths:
+        return TableFit(frame_table(source, "the data frame"), target, options, kept)
+    kinds, compressions = zip(*map(format_of, paths), strict=True)
+    kind = kinds[0]
+    for path, other in zip(paths, kinds, strict=True):
+        if other != kind:
+            raise ValueError(f"{path} is {other}, but {paths[0]} is {kind}; read one kind at a time")
+    given = {name: getattr(options, name) for name in (*_OF_TEXT, *_OF_TABLES)} | {"target": target}
+    for name, value in given.items():
+        if name in _OF_TEXT and kind != "text" and value is not None:
+            raise ParameterError(Option(name, value), f" needs text files such as .csv, but {paths[0]} is none")
+        if name not in _OF_TEXT and kind == "svmlight" and value not in (None, (), "error"):
+            raise ParameterError(Option(name, value), f" needs columns, and {paths[0]} (svmlight) has none")
+    if kind == "svmlight":
+        regression = options.task == "regression"
+        files = [SvmlightFile(*each, regression) for each in zip(paths, compressions, strict=True)]
+        return SvmlightFit(files, options, kept)
+    column = None if target is None else str(target)
+    table = open_table(paths, kind, compressions, options, () if column is None else (column,), column)
+    return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
 
 
 class _Kept:
@@ -122,7 +120,7 @@ class _Kept:
         self.room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
         self(None)
 
-    def __call__(self, batch: TableBatch | SparseBatch | None) -> None:
+    def __call__(self, batch: Any) -> None:
         """Keep a batch; ``None`` forgets all."""
         if batch is None:
             self.size, self._batches = 0, deque[Any]()
@@ -145,22 +143,13 @@ def _check_size(path: Path, width: int, labels: int) -> None:
         raise ValueError(f"{path} has {width:,} features and {labels:,} labels, whose {room}; look for a wrong index")
 
 
-def _stacked(pieces: Iterable[Any], in_memory: bool, options: ReadOptions, shape: tuple[int, int] | None = None) -> Any:
-    """Matrices one below the other, CSR arrays unless they have a shape together."""
-    if not in_memory:
-        with ArrayFolder(options.cache) as folder:
-            return folder.sparse(pieces) if shape is None else folder.dense(pieces, shape)
-    from scipy.sparse import csr_array, vstack
-
-    held = list(pieces)
-    return as_samples(held[0] if len(held) == 1 else csr_array(vstack(held, format="csr")))
-
-
 def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, source: Unchanged) -> Dataset:
     """One pass has fitted the encoder; a second one encodes unless the rows were kept."""
-    encoder, rows = fit.encoder(), fit.rows
-    width, sparse = encoder.n_features, encoder.is_sparse
+    encoder, rows = fit.encoder, fit.rows
+    width, sparse = encoder.n_features, encoder.indices is not None or bool(encoder.text_columns)
     _check_size(fit.path, width, len(encoder.labels))
+    from scipy.sparse import csr_array, vstack
+
     from torchperc.data.datasets import Dataset  # which needs torch; most files are refused before
 
     in_memory = kept.size <= kept.room and (sparse or 8 * rows * width <= kept.room)
@@ -171,21 +160,25 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, sou
     def encoded() -> Iterator[Any]:
         first = 0
         batch: Any
-        for batch in kept if in_memory else fit.batches(encoder):
-            last = first + len(batch.rows)
+        for batch in kept if in_memory else fit.batches():
+            last = first + batch.n_rows
             source.check(last <= rows)
-            made, found, y[first:last] = fit.encode(encoder, batch, None if matrix is None else matrix[first:last])
+            made, found, y[first:last] = fit.encode(batch, None if matrix is None else matrix[first:last])
             missing.append(found + np.array([first, 0]))
             first = last
-            if len(batch.rows):
+            if batch.n_rows:
                 yield as_samples(made) if sparse else made
         source.check(first == rows)  # before what is written has a name
 
-    if matrix is not None:
-        deque(encoded(), maxlen=0)
-        X: Any = torch.from_numpy(matrix)
+    X: Any = matrix
+    if not in_memory:
+        folder = ArrayFolder(options.cache)
+        X = folder.sparse(encoded()) if sparse else folder.dense(encoded(), (rows, width))
+    elif sparse:
+        X = as_samples(csr_array(vstack(list(encoded()), format="csr")))
     else:
-        X = _stacked(encoded(), in_memory, options, None if sparse else (rows, width))
+        deque(encoded(), maxlen=0)
+        X = torch.from_numpy(matrix)
     return Dataset(
         X,
         torch.from_numpy(y),
@@ -197,8 +190,11 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, sou
         dropped=fit.dropped,
         target=encoder.target,
         inferred_task=fit.inferred_task,
-        notes=fit.notes(encoder),
+        notes=fit.notes,
     )
+
+
+# --- new files ----------------------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
@@ -226,10 +222,8 @@ class Batches:
     Args:
         path: the file, of any format that :func:`~torchperc.data.read` accepts.
         encoder: learned from the training file; it remembers how that was read.
-        rows: the maximum number of rows in a batch.
         unknown: ``"ignore"`` encodes a level that training did not have as zeros; ``"error"`` names it.
         keep: names of columns to hand on as they are written, ``"all"`` for every one.
-        reading: other options than those of the training file: ``delimiter``, ``decimal``, ``encoding``, …
 
     Example:
         >>> import tempfile, pathlib
@@ -245,92 +239,68 @@ class Batches:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        encoder: TableEncoder,
-        *,
-        rows: int = 65536,
-        unknown: str = "error",
-        keep: str | Sequence[str] = (),
-        **reading: Any,
+        self, path: str | Path, encoder: TableEncoder, *, unknown: str = "error", keep: str | Sequence[str] = ()
     ) -> None:
-        self.path, self.encoder, self.rows = Path(path), encoder, check_int("rows", rows, at_least=1)
-        self.unknown, self._keep = check_choice("unknown", unknown, ("error", "ignore")), keep
-        self.extra: tuple[str, ...] = ()
+        self.path, self.encoder, self.extra = Path(path), encoder, tuple[str, ...]()
+        self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
         self._source = Unchanged(self.path)
         with self._source:
-            options, known = encoder.options.of_new_files(**reading), [column.name for column in encoder.columns]
-            if format_of(self.path).kind != "text":
-                options = ReadOptions(na=options.na)
-            elif encoder.n_columns is not None:
+            kind, compression = format_of(self.path)
+            if kind == "svmlight":
+                self._read = self._open_sparse(SvmlightFile(self.path, compression), keep)
+                return
+            options, known = encoder.options, [column.name for column in encoder.columns]
+            if encoder.n_columns is not None:
                 options, known = replace(options, header=bool(options.header)), []
-            opened = _open([self.path], options, known, labelled=False)
-            self._read = self._open_table(opened) if isinstance(opened, FileTable) else self._open_sparse(opened[0])
+            self._read = self._open_table(
+                open_table([self.path], kind, [compression], options, known, labelled=False), keep
+            )
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
         with self._source:
             for X, labels, kept in self._read():
                 self._source.check()  # so that no row of a second version is handed on
-                for low in range(0, X.shape[0], self.rows):
-                    some = slice(low, low + self.rows)
-                    named = {name: values[some] for name, values in kept.items()}
-                    yield Batch(first + low, X[some], None if labels is None else labels[some], named)
+                yield Batch(first, X, labels, kept)
                 first += X.shape[0]
 
-    def _open_table(self, table: FileTable) -> Callable[[], Iterator[Any]]:
+    def _open_table(self, table: Table, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
         """A function that yields features, labels and the columns to keep."""
         if self.encoder.indices is not None:
             raise ValueError(f"{self.path} has columns, but training had numbered features; give an svmlight file")
-        positions, target = self._by_position(table) if self.encoder.n_columns else self.encoder.find_columns(table)
+        positions, target = self.encoder.find_columns(table)
         self.extra = tuple(name for j, name in enumerate(table.names) if j not in {*positions, target})
         self.labelled = target is not None
-        names = [self._keep] if isinstance(self._keep, str) else self._keep
-        names = table.names if self._keep == "all" else names
+        names = table.names if keep == "all" else [keep] if isinstance(keep, str) else keep
         for name in names:
             if name not in table.names:
-                has = f" is no column of {self.path}; it has {listed(table.names)}"
-                raise ParameterError(Option("keep", name), has)
+                raise ParameterError(
+                    Option("keep", name), f" is no column of {self.path}; it has {listed(table.names)}"
+                )
         raw = {table.names.index(name): name for name in names}
 
         def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
             for batch in table.batches(self.encoder.wanted(positions, target), list(raw)):
-                X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
-                labels = None if target is None else _texts(batch.columns[target])
-                yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
+                if batch.n_rows:
+                    X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
+                    labels = None if target is None else _texts(batch.columns[target])
+                    yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
 
         return rows
 
-    def _by_position(self, table: FileTable) -> tuple[list[int], int | None]:
-        positions = [int(column.name) - 1 for column in self.encoder.columns]
-        count, trained, name = len(table.names), self.encoder.n_columns or 0, self.encoder.target
-        target = None if name is None else int(name) - 1 if name.isdigit() else trained - 1  # behind X in an archive
-        if count == trained:
-            return positions, target
-        if target is not None and count + 1 == trained:
-            return [j - (j > target) for j in positions], None
-        without = "" if target is None else f", or {trained - 1} without that of the labels"
-        why = f"has {count} columns where training had {trained}{without}"
-        raise ValueError(f"{self.path} {why}; columns without names go by position")
-
-    def _open_sparse(self, file: SvmlightFile) -> Callable[[], Iterator[Any]]:
-        if self._keep:
-            raise ParameterError(Option("keep", self._keep), f" needs columns, and {self.path} has none")
+    def _open_sparse(self, file: SvmlightFile, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
+        if keep:
+            raise ParameterError(Option("keep", keep), f" needs columns, and {self.path} has none")
         if self.encoder.indices is None:
             wanted = listed([column.name for column in self.encoder.columns])
             raise ValueError(f"{self.path} has numbered features, but training had columns: {wanted}")
-        first, size = self.encoder.indices
-        self.labelled = file.labelled
+        indices, self.labelled = self.encoder.indices, file.labelled
 
         def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
             for batch in file.batches():
-                wrong = np.flatnonzero((batch.columns < first) | (batch.columns >= first + size))
-                if len(wrong):
-                    at = f"{self.path}, line {batch.line_of(wrong[0])}: index {batch.columns[wrong[0]]}"
-                    known = f"where indices went from {first} to {first + size - 1}"
-                    raise ValueError(f"{at} did not occur in training, {known}")
-                if len(batch.rows):
-                    yield batch.csr(first, size), None if batch.labels is None else batch.labels.texts(), {}
+                if batch.n_rows:
+                    labels = None if batch.labels is None else batch.labels.texts()
+                    yield file.known(batch, *indices), labels, {}
 
         return rows
 
@@ -339,3 +309,117 @@ def _texts(labels: Any) -> list[str]:
     if isinstance(labels, Words):
         return labels.texts()
     return ["" if math.isnan(value) else shortest(value) for value in labels.tolist()]
+
+
+# --- larger than memory -------------------------------------------------------------------------------------------
+
+
+class ArrayFolder:
+    """A folder of arrays, each in files whose name has a digest of their content.
+
+    So two tables, or two processes, never write to the same name unless they write the same. Arrays are written
+    atomically and stay until the user removes them. A temporary folder is removed along with the arrays read from it,
+    with the process, or if its block is left by an error.
+
+    Args:
+        folder: where; the system's temporary folder by default.
+        temporary: make a temporary folder inside it.
+    """
+
+    def __init__(self, folder: str | Path | None, temporary: bool = False) -> None:
+        self.temporary = temporary or folder is None
+        with _one_line("make a folder for the converted table"):
+            if folder is not None:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            self.folder = hidden_folder("cache", folder) if self.temporary else Path(folder or "")
+
+    def dense(self, rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
+        """Write matrices, one below the other, of this shape together, and map the file."""
+        kind = np.dtype(dtype)
+
+        def write() -> Iterator[tuple[Path, Any]]:
+            size, free = shape[0] * shape[1] * kind.itemsize, shutil.disk_usage(self.folder).free
+            if size > free:
+                raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
+            part = hidden_path(self.folder)
+            with part.open("wb") as file:
+                yield part, repr((shape, kind.str)).encode()
+                header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for some in rows:
+                    data = np.ascontiguousarray(some, kind).data
+                    yield part, data
+                    file.write(data)
+
+        X = np.load(self._written(write(), ".npy")[0], mmap_mode="r")
+        self._tie(X._mmap)
+        return X
+
+    def sparse(self, pieces: Iterable[Any]) -> Any:
+        """Write CSR arrays, one per file, and read them in parts."""
+        from scipy.sparse import save_npz
+
+        from torchperc.samples.mapped import CsrParts
+
+        def write() -> Iterator[tuple[Path, Any]]:
+            for piece in pieces:
+                part = hidden_path(self.folder)
+                for array in (np.array(piece.shape), piece.indptr, piece.indices, piece.data):
+                    yield part, np.ascontiguousarray(array).data
+                with part.open("wb") as file:
+                    save_npz(file, piece, compressed=False)
+
+        X = CsrParts(self._written(write(), ".npz"))
+        self._tie(X)
+        return X
+
+    def _written(self, write: Iterator[tuple[Path, Any]], suffix: str) -> list[Path]:
+        """Files that are written while their names and contents are yielded, renamed when all are complete."""
+        digest, parts = hashlib.sha256(), dict[Path, None]()
+        try:
+            with _one_line(f"write the converted table to {self.folder}"):
+                for part, content in write:
+                    parts[part] = None
+                    digest.update(content)
+            name = f"X-{digest.hexdigest()[:32]}"
+            numbers = [""] if suffix == ".npy" else [f"-{number:05}" for number in range(len(parts))]
+            paths = [self.folder / f"{name}{number}{suffix}" for number in numbers]
+            for part, path in zip(parts, paths, strict=True):
+                os.replace(part, path)
+            return paths
+        except BaseException:
+            for path in [self.folder] if self.temporary else parts:
+                remove(path)
+            raise
+
+    def _tie(self, owner: object) -> None:
+        """Remove a temporary folder as soon as its owner is gone."""
+        if self.temporary:
+            weakref.finalize(owner, _remove, self.folder, os.getpid())
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked child that ends leaves it alone
+        remove(folder)
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping, within what this process is given."""
+    free = 2**32  # where nothing is known; a small machine of today
+    with suppress(OSError, ValueError):
+        words = Path("/proc/meminfo").read_text().split()
+        free = 1024 * int(words[words.index("MemAvailable:") + 1])
+    with suppress(OSError, ValueError):  # no limit
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
+        free = max(0, min(free, limit - used))
+    return free
+
+
+@contextmanager
+def _one_line(doing: str) -> Iterator[None]:
+    """Say in one line what could not be done when the disk is full or forbidden."""
+    try:
+        yield
+    except OSError as error:
+        said = f"cannot {doing}: {error.strerror or error}; choose another folder with cache"
+        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None

@@ -31,12 +31,17 @@ class Scaler:
     Args:
         shift: what is subtracted from each feature (d,); ``None`` before :meth:`fit`.
         scale: what the difference is divided by (d,), above 0.
+
+    Example:
+        >>> MinMax().fit([[0.0, 5.0], [4.0, 5.0]]).transform([[1.0, 5.0], [4.0, 7.0]]).tolist()
+        [[0.25, 0.0], [1.0, 2.0]]
+        >>> Standard().fit([[1.0], [3.0]]).transform([[1.0], [3.0], [4.0]]).tolist()
+        [[-1.0], [1.0], [2.0]]
     """
 
     shift: Tensor | None = None
     scale: Tensor | None = None
     kind: ClassVar[str]
-    shifts: ClassVar[bool] = False
 
     def fit(self: _S, X: Data, rows: Tensor | None = None) -> _S:
         """A new scaler of this kind with the statistics of ``X``; this one stays as it is.
@@ -47,18 +52,14 @@ class Scaler:
             rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
         """
         chunks = in_chunks(X, rows)
-        if self.shifts and not isinstance(next(chunks()), Tensor):
+        if self.kind in ("minmax", "standard") and not isinstance(next(chunks()), Tensor):
             raise self._makes_dense()
-        shift, scale = self._statistics(chunks)
+        shift, scale = _statistics(self.kind, chunks)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
         if not finite.all():
             column = int((~finite).nonzero()[0])
             raise ValueError(f"X[:, {column}] spans more than float64 holds; divide it by a constant first")
         return type(self)(shift, torch.where(scale == 0, 1.0, scale))
-
-    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        """Shift and scale of each feature; a scale of 0 stands for a constant one."""
-        raise NotImplementedError
 
     def _makes_dense(self) -> ParameterError:
         why = f"{type(self).__name__} subtracts a number from every value, so no zero of sparse X would stay zero; use "
@@ -111,16 +112,13 @@ class Scaler:
         return made[:, 0] if line else made
 
     def unscale(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
-        """The same linear model for samples as they were before scaling.
-
-            w′ = w / scale,  b′ = b − w′·shift,  so that  w′·x + b′ = w·z + b.
+        """The same linear model for samples before scaling: w′ = w / scale, b′ = b − w′·shift.
 
         Shape:
             weight (d,) or (K, d), bias () or (K,); the same out.
 
         Example:
-            >>> scaler = MinMax().fit([[0.0, 10.0], [2.0, 50.0]])
-            >>> weight, bias = scaler.unscale([[1.0, 2.0]], [0.5])
+            >>> weight, bias = MinMax().fit([[0.0, 10.0], [2.0, 50.0]]).unscale([[1.0, 2.0]], [0.5])
             >>> weight.tolist(), bias.tolist()
             ([[0.5, 0.05]], [0.0])
         """
@@ -131,12 +129,7 @@ class Scaler:
         return w.to(_floating_type(weight)), (b - w @ shift).to(_floating_type(weight))
 
     def unscale_target(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
-        """The same linear model for targets as they were before scaling.
-
-            w′ = scale·w,  b′ = scale·b + shift,  so that  w′·x + b′ = scale·(w·x + b) + shift.
-
-        Shape:
-            weight (d,) or (K, d), bias () or (K,), K being the number of targets; the same out.
+        """The same linear model for targets before scaling: w′ = scale·w, b′ = scale·b + shift; shapes as above.
 
         Example:
             >>> weight, bias = MinMax().fit_target([50.0, 90.0]).unscale_target([[0.5, 1.0]], [0.25])
@@ -145,15 +138,15 @@ class Scaler:
         """
         w, b, shift, scale = self._linear(weight, bias)
         if b.numel() != len(shift):
-            need = f"one row for each of {len(shift)} targets is needed"
-            raise ValueError(f"weight has shape {tuple(w.shape)} but {need}")
+            raise ValueError(
+                f"weight has shape {tuple(w.shape)} but one row for each of {len(shift)} targets is needed"
+            )
         shift, scale = shift.reshape(b.shape), scale.reshape(b.shape)
         return (w * scale[..., None]).to(_floating_type(weight)), (b * scale + shift).to(_floating_type(weight))
 
     def _linear(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Weight and bias of a linear model in float64, checked, with shift and scale where they are."""
-        w, b = (values if isinstance(values, Tensor) else torch.tensor(values) for values in (weight, bias))
-        w, b = w.detach().double(), b.detach().double()
+        w, b = (torch.as_tensor(values).detach().double() for values in (weight, bias))
         if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
             raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
         if w.dim() in (1, 2) and b.numel() != w[..., 0].numel():
@@ -180,11 +173,10 @@ class Scaler:
         missing = [key for key in ("kind", "shift", "scale") if key not in state]
         if missing:
             raise ValueError(f"state has no {missing[0]!r}, found {sorted(state)}; give what state() returned")
-        scaler = _KINDS[check_choice("state['kind']", state["kind"], SCALINGS)]
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
-        return scaler(shift, scale)
+        return type(make_scaler(state["kind"]))(shift, scale)
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
         if self.shift is None or self.scale is None:
@@ -193,80 +185,27 @@ class Scaler:
 
 
 class MinMax(Scaler):
-    """Each feature from its smallest to its largest training value onto 0 to 1, both ends exactly.
+    """Each feature from its smallest to its largest training value onto 0 to 1, both ends exactly."""
 
-        z = (x − min) / (max − min)
-
-    Example:
-        >>> scaler = MinMax().fit([[0.0, 5.0], [4.0, 5.0]])
-        >>> scaler.transform([[1.0, 5.0], [4.0, 7.0]]).tolist()
-        [[0.25, 0.0], [1.0, 2.0]]
-    """
-
-    kind, shifts = "minmax", True
-
-    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        low, high, _ = _range(chunks)
-        return low, high - low
+    kind = "minmax"
 
 
 class Standard(Scaler):
-    """Each feature to mean 0 and standard deviation 1 over the training samples.
+    """Each feature to mean 0 and standard deviation 1 over the training samples, σ² = Σ (x − μ)² / N."""
 
-        z = (x − μ) / σ,  σ² = Σ (x − μ)² / N
-
-    Example:
-        >>> scaler = Standard().fit([[1.0], [3.0]])
-        >>> scaler.transform([[1.0], [3.0], [4.0]]).tolist()
-        [[-1.0], [1.0], [2.0]]
-    """
-
-    kind, shifts = "standard", True
-
-    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        low, high, count = _range(chunks)
-        mean = sum(piece.sum(0) for piece in chunks()) / count
-        mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
-        peak = torch.maximum(high - mean, mean - low)
-        unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
-        squares = sum(((piece - mean) / unit).square_().sum(0) for piece in chunks())
-        return mean, peak * (squares / count).sqrt()
+    kind = "standard"
 
 
 class MaxAbs(Scaler):
-    """Each feature divided by its largest absolute training value: onto −1 to 1, zeros staying zeros.
-
-        z = x / max ``|x|``
-
-    There is no shift, so sparse samples stay sparse. A feature that is 0 in all training samples stays as it is.
-
-    Example:
-        >>> from scipy.sparse import csr_array
-        >>> scaler = MaxAbs().fit(csr_array([[0.0, -5.0], [4.0, 0.0]]))
-        >>> scaler.transform(csr_array([[1.0, 10.0]])).toarray()
-        array([[0.25, 2.  ]])
-    """
+    """Each feature divided by its largest absolute training value: onto −1 to 1, zeros and sparse samples stay so."""
 
     kind = "maxabs"
 
-    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        low, high, _ = _range(chunks)
-        return torch.zeros_like(low), torch.maximum(-low, high)
-
 
 class Identity(Scaler):
-    """Every feature as it is: z = x.
-
-    Example:
-        >>> Identity().fit([[1.0, 2.0]]).transform([[3.0, 4.0]]).tolist()
-        [[3.0, 4.0]]
-    """
+    """Every feature as it is."""
 
     kind = "none"
-
-    def _statistics(self, chunks: Chunks) -> tuple[Tensor, Tensor]:
-        shift = torch.zeros(next(chunks()).shape[1], dtype=torch.float64)
-        return shift, torch.ones_like(shift)
 
 
 _KINDS: dict[str, type[Scaler]] = {scaler.kind: scaler for scaler in (MinMax, Standard, MaxAbs, Identity)}
@@ -276,6 +215,27 @@ SCALINGS = tuple(_KINDS)
 def make_scaler(kind: str) -> Scaler:
     """A scaler by name, ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``, not yet fitted."""
     return _KINDS[check_choice("kind", kind, SCALINGS)]()
+
+
+def _statistics(kind: str, chunks: Chunks) -> tuple[Tensor, Tensor]:
+    """Shift and scale of each feature; a scale of 0 stands for a constant one."""
+    ends, count = list[Tensor](), 0
+    for piece in chunks():
+        dense = isinstance(piece, Tensor)
+        both = piece.aminmax(dim=0) if dense else (end(axis=0).toarray() for end in (piece.min, piece.max))
+        ends += [torch.as_tensor(end).reshape(-1) for end in both]
+        count += piece.shape[0]
+    low, high = torch.stack(ends).aminmax(dim=0)
+    if kind == "minmax":
+        return low, high - low
+    if kind != "standard":
+        return torch.zeros_like(low), torch.maximum(-low, high) if kind == "maxabs" else torch.ones_like(low)
+    mean = sum(piece.sum(0) for piece in chunks()) / count
+    mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
+    peak = torch.maximum(high - mean, mean - low)
+    unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
+    squares = sum(((piece - mean) / unit).square_().sum(0) for piece in chunks())
+    return mean, peak * (squares / count).sqrt()
 
 
 @torch.no_grad()
@@ -328,18 +288,6 @@ def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:
         whole = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
     some = whole if rows is None else whole[rows.numpy()]
     return lambda: iter((some,))
-
-
-def _range(chunks: Chunks) -> tuple[Tensor, Tensor, int]:
-    """The smallest and the largest value of each feature, and the number of samples."""
-    ends, count = list[Tensor](), 0
-    for piece in chunks():
-        dense = isinstance(piece, Tensor)
-        both = piece.aminmax(dim=0) if dense else (end(axis=0).toarray() for end in (piece.min, piece.max))
-        ends += [torch.as_tensor(end).reshape(-1) for end in both]
-        count += piece.shape[0]
-    low, high = torch.stack(ends).aminmax(dim=0)
-    return low, high, count
 
 
 def _floating_type(values: Data) -> torch.dtype:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchperc._checks import Option, ParameterError
-from torchperc.data.file_formats import ReadOptions, Source, common_name
-from torchperc.data.table_encoder import Fit, TableEncoder, check_classes, in_order, is_finite
-from torchperc.data.table_files import Array, Words, as_matrix, is_absent, is_number, pa, word
+from torchperc.data.file_formats import ReadOptions, common_name, open_bytes
+from torchperc.data.table_encoder import Fit, TableEncoder
+from torchperc.data.table_files import Array, Words, as_matrix, is_absent, is_finite, pa, word
 
 PIECE = 2**24  # bytes of text that are read together
 _MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
@@ -26,27 +26,28 @@ _FORM = "a line is: label index:value index:value …"
 class SparseBatch(NamedTuple):
     """Some rows: their lines, labels (``None`` if the file has none), and CSR parts with indices as written."""
 
-    rows: Array
+    lines: Array
     labels: Words | None
     starts: Array
     columns: Array
     values: Array
 
     @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.lines)
+
+    @property
     def nbytes(self) -> int:
         """Memory that the samples take."""
         return self.starts.nbytes + self.columns.nbytes + self.values.nbytes
-
-    def line_of(self, entry: int) -> int:
-        """The line in which an entry is written."""
-        return int(self.rows[np.searchsorted(self.starts, entry, side="right") - 1])
 
     def csr(self, first: int, width: int) -> Any:
         """The rows as a CSR array; ``first`` is the number of the first feature."""
         from scipy.sparse import csr_array
 
         starts = self.starts.astype(np.int32) if self.starts[-1] <= _MOST else self.starts
-        return csr_array((self.values, self.columns - np.int32(first), starts), shape=(len(starts) - 1, width))
+        return csr_array((self.values, self.columns - np.int32(first), starts), shape=(self.n_rows, width))
 
 
 class SvmlightFile:
@@ -58,17 +59,17 @@ class SvmlightFile:
 
     def __init__(self, path: Path, compression: str | None, real: bool = False) -> None:
         self.path, self._compression, self.real = path, compression, real
-        with Source(path, compression) as source:
-            lines = source.read(2**16).removeprefix(b"\xef\xbb\xbf").splitlines()
+        with open_bytes(path, compression) as file:
+            lines = file.read(2**16).removeprefix(b"\xef\xbb\xbf").splitlines()
         first = next((tokens for line in lines if (tokens := line.split(b"#")[0].split())), [b""])
         self.labelled = b":" not in first[0]
 
     def batches(self) -> Iterator[SparseBatch]:
         """The rows, some at a time."""
         rest, line, last = b"", 1, False
-        with Source(self.path, self._compression) as source:
+        with open_bytes(self.path, self._compression) as file:
             while not last:
-                new = source.read(PIECE)
+                new = file.read(PIECE)
                 last, data = not new, rest + new
                 end = len(data) if last else data.rfind(b"\n") + 1
                 if end:
@@ -81,25 +82,37 @@ class SvmlightFile:
         data = re.sub(rb"#[^\n]*", b"", data) if b"#" in data else data
         batch = _by_arrow(data, self.labelled)
         if batch is None or not np.isfinite(batch.values).all():
-            faults = ((number, _fault(text, self.labelled)) for number, text in enumerate(data.split(b"\n"), line))
-            number, what = next((each for each in faults if each[1]), (line, _FORM))
-            raise ValueError(f"{self.path}, line {number}: {what}")
+            number = line - 1
+            try:
+                for number, text in enumerate(data.split(b"\n"), line):  # noqa: B007 - the last of them is named
+                    _check_line(text, self.labelled)
+                raise ValueError(_FORM)
+            except ValueError as error:
+                raise ValueError(f"{self.path}, line {number}: {error}") from None
+        batch = batch._replace(lines=batch.lines + line)
         if self.real and batch.labels is not None:
-            odd = ~np.array([*map(is_finite, batch.labels.levels), True])[batch.labels.codes]
-            if odd.any():
-                row = int(np.argmax(odd))
+            finite = batch.labels.look_up([*map(is_finite, batch.labels.levels)], True)
+            for row in np.flatnonzero(~finite)[:1]:
                 what = f"the target {batch.labels.texts()[row]!r} is not a finite number; correct it, or learn classes "
-                at = f"{self.path}, line {batch.rows[row] + line}: "
+                at = f"{self.path}, line {batch.lines[row]}: "
                 raise ParameterError(f"{at}{what}with ", Option("task", "classification"))
-        return batch._replace(rows=batch.rows + line)
+        return batch
+
+    def known(self, batch: SparseBatch, first: int, width: int) -> Any:
+        """Some rows as a CSR array; an index that training did not have is an error that names the line."""
+        for wrong in np.flatnonzero((batch.columns < first) | (batch.columns >= first + width))[:1]:
+            line = batch.lines[np.searchsorted(batch.starts, wrong, side="right") - 1]
+            at = f"{self.path}, line {line}: index {batch.columns[wrong]} did not occur in training"
+            raise ValueError(f"{at}, where indices went from {first} to {first + width - 1}")
+        return batch.csr(first, width)
 
 
 class SvmlightFit(Fit):
     """What the rows of svmlight files say about labels and indices; ``keep`` gets the rows."""
 
     def __init__(self, files: Sequence[SvmlightFile], options: ReadOptions, keep: Callable[[Any], None]) -> None:
-        self.path, self.files, self.options = common_name([file.path for file in files]), files, options
-        labels, self._lowest, self._highest = dict[str, None](), 1, 0
+        self.path, self._files = common_name([file.path for file in files]), files
+        labels, lowest, highest = dict[str, None](), 1, 0
         for file in files:
             if not file.labelled:
                 why = "has no labels: its lines begin with index:value; a line is: label index:value …"
@@ -107,31 +120,24 @@ class SvmlightFit(Fit):
         for batch in self.batches():
             assert batch.labels is not None
             labels.update(dict.fromkeys(batch.labels.levels))
-            self._lowest = min(self._lowest, int(batch.columns.min(initial=1)))
-            self._highest = max(self._highest, int(batch.columns.max(initial=0)))
-            self.rows += len(batch.rows)
+            lowest = min(lowest, int(batch.columns.min(initial=1)))
+            highest = max(highest, int(batch.columns.max(initial=0)))
+            self.rows += batch.n_rows
             keep(batch)
-        self.labels = labels
+        if highest < lowest or not self.rows:
+            raise ValueError(f"{self.path} has no {'features' if self.rows else 'samples'} in it; {_FORM}")
+        named = self._infer_task(str(self.path), None, labels, options.task)
+        indices = lowest, highest - lowest + 1
+        self.encoder = TableEncoder((), None, named, indices=indices, options=options.of_new_files())
 
-    def batches(self, encoder: TableEncoder | None = None) -> Iterator[SparseBatch]:
+    def batches(self) -> Iterator[SparseBatch]:
         """The rows of all files."""
-        return chain.from_iterable(file.batches() for file in self.files)
+        return chain.from_iterable(file.batches() for file in self._files)
 
-    def encoder(self) -> TableEncoder:
-        """What has been learned."""
-        if not self.rows:
-            raise ValueError(f"{self.path} has no samples in it")
-        if self._highest < self._lowest:
-            raise ValueError(f"{self.path} has no features in it: every line is a label alone")
-        check_classes(str(self.path), self.labels, self.rows, self.options.task, "write a class in its place")
-        labels, width = () if self.quantity else in_order(self.labels), self._highest - self._lowest + 1
-        options = self.options.of_new_files()
-        return TableEncoder((), None, labels, indices=(self._lowest, width), options=options)
-
-    def encode(self, encoder: TableEncoder, batch: SparseBatch, out: Any = None) -> tuple[Any, Array, Array]:
+    def encode(self, batch: SparseBatch, out: Any = None) -> tuple[Any, Array, Array]:
         """Features of some rows, no missing positions, and targets."""
-        assert encoder.indices is not None
-        return batch.csr(*encoder.indices), np.empty((0, 2), np.int64), encoder.targets(batch.labels)
+        assert self.encoder.indices is not None
+        return batch.csr(*self.encoder.indices), np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)
 
 
 def _by_arrow(data: bytes, labelled: bool) -> SparseBatch | None:
@@ -184,36 +190,30 @@ def _label(token: bytes) -> str:
         text = token.decode()
     except UnicodeDecodeError:
         raise ValueError(f"the label {token!r} is not in UTF-8; save the file as UTF-8") from None
-    if ":" in text:
-        raise ValueError(f"{text!r} stands where the label should be; {_FORM}")
-    if "," in text:
-        raise ValueError(f"{text!r} is several labels; only one per sample is accepted")
+    if ":" in text or "," in text:
+        what = "stands where the label should be" if ":" in text else "is several labels, and a sample has one"
+        raise ValueError(f"{text!r} {what}; {_FORM}")
     if is_absent(text):
         raise ValueError(f"the label is missing, written {text!r}; fill it in or drop the line")
     return word(text)
 
 
-def _fault(line: bytes, labelled: bool) -> str:
-    """What is wrong with a line; empty if nothing is."""
+def _check_line(line: bytes, labelled: bool) -> None:
+    """Raise an error that says what is wrong with a line, if anything is."""
     tokens, previous = line.split(), -1
-    try:
-        if labelled and tokens:
-            _label(tokens.pop(0))
-            tokens = tokens[1:] if tokens and tokens[0].startswith(b"qid:") else tokens
-    except ValueError as error:
-        return str(error)
+    if labelled and tokens:
+        _label(tokens.pop(0))
+        tokens = tokens[1:] if tokens and tokens[0].startswith(b"qid:") else tokens
     for token in tokens:
-        index, colon, value = token.decode(errors="replace").partition(":")
+        text = token.decode(errors="replace")
+        index, colon, value = text.partition(":")
         if not (index.isascii() and index.isdigit() and colon):
-            return f"{index + colon + value!r} is not index:value; {_FORM}"
-        if int(index) > _MOST:
-            return f"index {int(index)} is too large; the largest there can be is {_MOST}"
-        if not is_number(value):
-            return f"{value!r} in {index + colon + value!r} is not a number; {_FORM}"
-        if not is_finite(value):
-            return f"index {index} has the value {float(value)}, which is not a finite number; correct it"
+            raise ValueError(f"{text!r} is not index:value; {_FORM}")
+        if int(index) > _MOST or not is_finite(value):
+            index_or_value = f"index {index}" if int(index) > _MOST else f"{value!r} in {text!r}"
+            why = f"too large; at most {_MOST}" if int(index) > _MOST else f"not a finite number; {_FORM}"
+            raise ValueError(f"{index_or_value} is {why}")
         if int(index) <= previous:
             order = "twice" if int(index) == previous else f"behind {previous}"
-            return f"index {index} comes {order}; indices must rise within a line"
+            raise ValueError(f"index {index} comes {order}; indices must rise within a line")
         previous = int(index)
-    return ""

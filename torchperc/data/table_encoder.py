@@ -16,14 +16,14 @@ from typing import Any
 import lazy_loader
 import numpy as np
 
-from torchperc._checks import Data, Option, ParameterError, check_choice
-from torchperc.data.file_formats import MISSING, ReadOptions
+from torchperc._checks import Data, Option, ParameterError
 from torchperc.data.file_formats import TASKS as TASKS
+from torchperc.data.file_formats import ReadOptions
 from torchperc.data.table_files import (
     Array,
-    FileTable,
+    Cells,
+    Table,
     TableBatch,
-    TextTable,
     Words,
     frame_table,
     is_number,
@@ -31,7 +31,9 @@ from torchperc.data.table_files import (
     missing_in,
     rows_table,
     shortest,
+    word,
 )
+from torchperc.data.table_files import is_finite as is_finite
 from torchperc.data.text_features import PROSE, Counts, Vocabulary, word_count
 
 torch: Any = lazy_loader.load("torch")
@@ -44,6 +46,7 @@ _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look 
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?")
 _DATE_ORDERS = ("Y-M-D", "Y/M/D", "D.M.Y", "D/M/Y", "M/D/Y")
+_DIGITS = {"Y": r"(?P<Y>\d{4})", "M": r"(?P<M>\d{1,2})", "D": r"(?P<D>\d{1,2})"}
 _TIME = r"(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)Z?)?"
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 
@@ -59,11 +62,6 @@ def in_order(words: Iterable[str]) -> tuple[str, ...]:
 def codes_of(labels: Sequence[str]) -> dict[str, int]:
     """−1/+1 for two labels, 0 … K−1 for K."""
     return {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
-
-
-def is_finite(text: str) -> bool:
-    """Whether a text is a finite number."""
-    return is_number(text) and math.isfinite(float(text))
 
 
 def is_quantity(labels: Collection[str], rows: int) -> bool:
@@ -96,7 +94,7 @@ def inferred_task(target: str | None, labels: Collection[str], quantity: bool) -
     return f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
 
 
-def check_classes(where: str, labels: Collection[str], rows: int, task: str | None, remedy: str) -> None:
+def check_classes(where: str, labels: Collection[str], rows: int, task: str | None) -> None:
     """Refuse labels of which there is one alone, or which occur once each and so are no classes."""
     if len(labels) < 2:
         found = next(iter(labels))
@@ -106,7 +104,7 @@ def check_classes(where: str, labels: Collection[str], rows: int, task: str | No
     many = len(labels) > (FEW if task is None else MAX_LABELS) and 2 * len(labels) > rows
     if many and task != "regression" and not (task is None and is_quantity(labels, rows)):
         found = f"has {len(labels)} different labels in {rows} rows"
-        raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: {remedy}")
+        raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: name classes as the target")
 
 
 def similar_labels(labels: Sequence[str]) -> str:
@@ -132,29 +130,20 @@ def similar_labels(labels: Sequence[str]) -> str:
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def parse_dates(texts: Sequence[str], order: str) -> Array:
-    """Dates as ``datetime64[s]``, NaT for what is none; ``order`` is one such as ``"D.M.Y"``."""
-    digits = {"Y": r"(?P<Y>\d{4})", "M": r"(?P<M>\d{1,2})", "D": r"(?P<D>\d{1,2})"}
-    pattern = re.compile("".join(digits.get(sign, re.escape(sign)) for sign in order) + _TIME)
-    found = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
+def date_parts(texts: Sequence[str], order: str) -> dict[str, Array]:
+    """Numbers of dates: days since 1970, year, month and weekday (1 is Monday); NaN for what is no date.
+
+    Args:
+        texts: dates, maybe with a time.
+        order: of year, month and day, such as ``"D.M.Y"``.
+    """
+    pattern = re.compile("".join(_DIGITS.get(sign, re.escape(sign)) for sign in order) + _TIME)
+    dates = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
     for number, match in enumerate(map(pattern.fullmatch, texts)):
         if match is not None:
             day = f"{match['Y']}-{match['M']:>02}-{match['D']:>02}"
             with suppress(ValueError):  # no day of any calendar
-                found[number] = np.datetime64(f"{day}T{match['time'] or '00:00:00'}", "s")
-    return found
-
-
-def date_orders(texts: Collection[str]) -> list[str]:
-    """The orders of day, month and year in which all of some texts are dates."""
-    if not texts or not all(map(_DATE.fullmatch, texts)):
-        return []
-    return [order for order in _DATE_ORDERS if not np.isnat(parse_dates(list(texts), order)).any()]
-
-
-def _date_parts(texts: Sequence[str], order: str) -> dict[str, Array]:
-    """Numbers of dates: days since 1970, year, month and weekday (1 is Monday); NaN where there is none."""
-    dates = parse_dates(texts, order)
+                dates[number] = np.datetime64(f"{day}T{match['time'] or '00:00:00'}", "s")
     parts = {
         "days": dates.astype(np.int64) / 86400,
         "year": dates.astype("datetime64[Y]").astype(np.int64) + 1970.0,
@@ -162,6 +151,13 @@ def _date_parts(texts: Sequence[str], order: str) -> dict[str, Array]:
         "weekday": (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7 + 1.0,
     }
     return {name: np.where(np.isnat(dates), np.nan, values) for name, values in parts.items()}
+
+
+def date_orders(texts: Collection[str]) -> list[str]:
+    """The orders of day, month and year in which all of some texts are dates."""
+    if not texts or not all(map(_DATE.fullmatch, texts)):
+        return []
+    return [order for order in _DATE_ORDERS if not np.isnan(date_parts(list(texts), order)["days"]).any()]
 
 
 @dataclass(frozen=True)
@@ -201,25 +197,26 @@ class Column:
         """What a file is asked for: "number", or "words"."""
         return "number" if self.levels is None and self.vocabulary is None and self.date is None else "words"
 
-    def encode(self, cells: Any) -> tuple[Any, Array]:
-        """The features (N, k) of some rows, of text a CSR array; and which rows have a value that is not known."""
+    def values(self, words: Sequence[str]) -> Any:
+        """The features (N, k) of some words, NaN where a word is unknown; of text a CSR array."""
+        if self.vocabulary is not None:
+            return self.vocabulary.features(words)
+        if self.date is not None:
+            parts = date_parts(words, self.date[0])
+            return np.stack([parts[part] for part in self.date[1:]], 1)
+        if self.levels is None:
+            return np.array([[float(word) if is_finite(word) else math.nan] for word in words])
+        known = {level: k for k, level in enumerate(self.levels)}
+        at = np.array([known.get(word, -1) for word in words])[:, None]
+        return np.where(at < 0, math.nan, at == np.arange(len(known)))
+
+    def encode(self, cells: Cells) -> tuple[Any, Array]:
+        """The features (N, k) of some rows, and which rows have a value that is not known."""
         if not isinstance(cells, Words):
             return cells[:, None], np.isinf(cells)
-        codes, levels = cells.codes, (*cells.levels, "")
-        if self.vocabulary is not None:
-            return self.vocabulary.features(levels)[codes], np.zeros(len(codes), bool)
-        if self.date is not None:
-            parts = _date_parts(levels, self.date[0])
-            values = np.stack([parts[part] for part in self.date[1:]], 1)[codes]
-            return values, np.isnan(values[:, 0]) & (codes >= 0)
-        if self.levels is not None:
-            known = {level: k for k, level in enumerate(self.levels)}
-            rows = np.eye(len(known) + 1)[:, :-1][[known.get(level, -1) for level in levels]]
-            return rows[codes], np.array([level not in known for level in levels])[codes] & (codes >= 0)
-        values = np.array([*(float(level) if is_number(level) else math.inf for level in cells.levels), math.nan])[
-            codes
-        ]
-        return values[:, None], np.isinf(values)  # numbers as only Python reads them, or words among them
+        values = self.values((*cells.levels, ""))[cells.codes]
+        known = np.ones(len(cells.codes), bool) if self.vocabulary is not None else ~np.isnan(values[:, 0])
+        return values, ~known & (cells.codes >= 0)
 
 
 @dataclass(frozen=True)
@@ -261,17 +258,8 @@ class TableEncoder:
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns] + ([] if self.target is None else [self.target])
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise ValueError(f"column names must be unique, found {twice[0]!r} more than once")
-        for column in self.columns:
-            if column.levels is not None and not 0 < len(column.levels) == len(set(column.levels)):
-                raise ValueError(f"column {column.name!r} has the levels {column.levels!r}; they must be different")
-        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
-        check_choice("missing", self.missing, MISSING)
-        if bool(self.columns) == (self.indices is not None):
-            raise ValueError(f"indices={self.indices} cannot be combined with {len(self.columns)} columns")
+        if len(set(names)) < len(names):
+            raise ValueError(f"column names must be unique, found {max(names, key=names.count)!r} more than once")
         values = self.imputed_values
         if values is not None and (len(values) != self.n_features or not all(map(math.isfinite, values))):
             raise ValueError(f"imputed_values must be {self.n_features} finite numbers, found {len(values)}")
@@ -295,30 +283,9 @@ class TableEncoder:
         return [slice(*pair) for pair in pairwise(ends)]
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether samples are sparse: those of svmlight, and those with text."""
-        return self.indices is not None or bool(self.text_columns)
-
-    @property
     def text_columns(self) -> tuple[str, ...]:
         """The names of the columns of text; samples are sparse if there are any."""
         return tuple(column.name for column in self.columns if column.vocabulary is not None)
-
-    @staticmethod
-    def fit(table: FileTable, target: Any, options: ReadOptions, keep: Callable[[Any], None]) -> TableFit:
-        """Learn what the columns of a table are; ``keep`` gets the rows that count, and ``None`` to begin again."""
-        fit = TableFit(table, target, options)
-        while True:
-            keep(None)
-            fit.start()
-            for batch in table.batches(fit.wanted):
-                words = [j for j, cells in batch.columns.items() if isinstance(cells, Words)]
-                if any(fit.wanted[j] == "number" for j in words):
-                    fit.wanted.update(dict.fromkeys(words, "words"))
-                    break
-                keep(fit.add(batch))
-            else:
-                return fit
 
     def wanted(self, positions: Sequence[int], target: int | None = None) -> dict[int, str]:
         """How columns at some positions of a file are to be read."""
@@ -326,23 +293,24 @@ class TableEncoder:
         return kinds if target is None else kinds | {target: "words" if self.labels else "number"}
 
     def encode(
-        self, table: FileTable, batch: TableBatch, positions: Sequence[int], out: Any = None, unknown: str = "error"
+        self, table: Table, batch: TableBatch, positions: Sequence[int], out: Any = None, unknown: str = "error"
     ) -> tuple[Any, Array]:
         """Features of some rows, and row and feature (M, 2) of the missing values among them.
 
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, wrong, blocks = self.imputed_values, list[tuple[int, int, bool]](), []
-        missing = [np.empty((0, 2), np.int64)]
-        out = np.empty((len(batch.rows), self.n_features)) if out is None and not self.text_columns else out
-        for k, (column, position, those) in enumerate(zip(self.columns, positions, self._slices, strict=True)):
+        means, wrong, blocks, missing = self.imputed_values, False, [], [np.empty((0, 2), np.int64)]
+        out = np.empty((batch.n_rows, self.n_features)) if out is None and not self.text_columns else out
+        for column, position, those in zip(self.columns, positions, self._slices, strict=True):
             block, bad = column.encode(batch.columns[position])
-            if bad.any() and (column.levels is None or unknown == "error"):
-                wrong.append((int(np.argmax(bad)), k, False))
+            if column.levels is not None and unknown == "ignore":
+                block[bad] = 0
+            else:
+                wrong |= bool(bad.any())
             absent = np.flatnonzero(missing_in(batch.columns[position]))
             if len(absent) and means is None:
-                wrong.append((int(absent[0]), k, True))
+                wrong = True
             elif len(absent) and means is not None and column.vocabulary is None:
                 missing.append(np.stack(np.meshgrid(absent, np.r_[those], indexing="ij"), -1).reshape(-1, 2))
                 block = np.array(block)
@@ -352,8 +320,7 @@ class TableEncoder:
             else:
                 out[:, those] = block
         if wrong:
-            row, k, lost = min(wrong)
-            raise _unknown(self.columns[k], lost, *table.spot(int(batch.rows[row]), positions[k]))
+            raise self._first_unknown(table, positions, unknown)
         found = np.concatenate(missing)
         found = found[np.lexsort((found[:, 1], found[:, 0]))]
         if out is not None:
@@ -362,14 +329,35 @@ class TableEncoder:
 
         return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
 
+    def _first_unknown(self, table: Table, positions: Sequence[int], unknown: str) -> ValueError:
+        """The error for the first cell of a table that cannot be encoded."""
+        columns = dict(zip(positions, self.columns, strict=True))
+
+        def is_wrong(position: int, cell: str) -> bool:
+            column = columns[position]
+            if not cell or column.vocabulary is not None or (column.levels is not None and unknown == "ignore"):
+                return not cell and self.imputed_values is None
+            return bool(np.isnan(column.values([word(cell)])).any())
+
+        at, cell, position = table.locate(positions, is_wrong)
+        column = columns[position]
+        if not table.plain(cell):
+            return ParameterError(f"{at}the value is missing; fill it in, or train with ", _MEAN, ", which imputes it")
+        if column.levels is not None:
+            said = f"{at}{cell!r} did not occur in training; known are {listed(column.levels)}"
+            ignore = Option("unknown", "ignore")
+            return ParameterError(said, ": correct it, or accept unknown levels with ", ignore, " of apply")
+        what = "a finite number" if is_number(cell) else "a number" if column.date is None else "a date"
+        return ValueError(f"{at}{cell!r} is not {what}, as it was in training; correct it")
+
     def targets(self, cells: Any) -> Array:
         """Codes of labels, −1/+1 for two, 0 … K−1 for K; without labels the numbers."""
         if not isinstance(cells, Words):
             return cells  # type: ignore[no-any-return]
         if not self.labels:
-            return np.array([*map(float, cells.levels), math.nan])[cells.codes]
+            return cells.look_up([*map(float, cells.levels)], math.nan)
         codes = codes_of(self.labels)
-        return np.array([*(codes.get(level, 0) for level in cells.levels), 0], np.int64)[cells.codes]
+        return cells.look_up([codes.get(level, 0) for level in cells.levels], 0)
 
     def transform(self, X: Any, unknown: str = "error") -> Any:
         """Features (N, d) of a data frame or a list of dicts, columns found by name: a tensor, with text a CSR array.
@@ -378,15 +366,25 @@ class TableEncoder:
         """
         if self.indices is not None:
             raise TypeError("X has named columns, but training had numbered features; pass a sparse matrix")
-        names = [column.name for column in self.columns]
-        table = rows_table(X, names) if isinstance(X, list) else frame_table(X)
+        table = rows_table(X, [each.name for each in self.columns]) if isinstance(X, list) else frame_table(X)
         positions, _ = self.find_columns(table)
         made, _ = self.encode(table, next(table.batches(self.wanted(positions))), positions, unknown=unknown)
         return as_samples(made)
 
-    def find_columns(self, table: FileTable) -> tuple[list[int], int | None]:
-        """Positions of the columns, and of the target if it is there, by their names; missing ones are an error."""
-        wanted, names = [column.name for column in self.columns], table.names
+    def find_columns(self, table: Table) -> tuple[list[int], int | None]:
+        """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
+        table.na = tuple(self.options.na)
+        wanted, names, count = [column.name for column in self.columns], table.names, self.n_columns
+        if count is not None:
+            positions, name = [int(name) - 1 for name in wanted], self.target
+            target = None if name is None else int(name) - 1 if name.isdigit() else count - 1  # behind X in an archive
+            if len(names) == count:
+                return positions, target
+            if target is not None and len(names) + 1 == count:
+                return [j - (j > target) for j in positions], None
+            without = "" if target is None else f", or {count - 1} without that of the labels"
+            why = f"has {len(names)} columns where training had {count}{without}; columns without names go by position"
+            raise ValueError(f"{table.path} {why}")
         if not table.named:
             why = f"has no names of columns, but they go by name: {listed(wanted)}; give it a header with them"
             raise ValueError(f"{table.path} {why}")
@@ -394,11 +392,11 @@ class TableEncoder:
         if lost:
             lacks = f"has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had"
             raise ValueError(f"{table.path} {lacks}; it has {listed(names)}")
-        target = [self.target] if self.target in names else []
-        for name in (*wanted, *target):
+        there = [self.target] if self.target in names else []
+        for name in (*wanted, *there):
             if names.count(name) > 1:
                 raise ValueError(f"{table.path} has {names.count(name)} columns {name!r}; which one is meant?")
-        return [names.index(name) for name in wanted], names.index(target[0]) if target else None
+        return [names.index(name) for name in wanted], names.index(there[0]) if there else None
 
     def impute(self, X: Data) -> Any:
         """Dense features (N, d) with ``imputed_values`` in the place of NaN; without them NaN is an error."""
@@ -446,18 +444,6 @@ class TableEncoder:
             raise ValueError(f"an encoder must be what to_json() returned: {error!r}") from None
 
 
-def _unknown(column: Column, absent: bool, place: str, cell: str) -> ValueError:
-    at = f"{place}, column {column.name!r}: "
-    if absent:
-        return ParameterError(f"{at}the value is missing; fill it in, or train with ", _MEAN, ", which imputes it")
-    if column.levels is not None:
-        said = f"{at}{cell!r} did not occur in training; known are {listed(column.levels)}"
-        ignore = Option("unknown", "ignore")
-        return ParameterError(said, ": correct it, or accept unknown levels with ", ignore, " of apply")
-    what = "a finite number" if is_number(cell) else "a number" if column.date is None else "a date"
-    return ValueError(f"{at}{cell!r} is not {what}, as it was in training; correct it")
-
-
 def as_samples(X: Any) -> Any:
     """A matrix as a tensor, a CSR array with indices of 32 bits if they fit, as scikit-learn needs them."""
     if isinstance(X, np.ndarray):
@@ -472,44 +458,38 @@ def as_samples(X: Any) -> Any:
 
 @dataclass
 class _Seen:
-    """What has been seen of one column; ``given`` is with, ``kept`` without rows that are dropped."""
+    """What has been seen of one column."""
 
     most: float = LEVELS  # levels that are counted
-    is_target: bool = False
-    is_summed: bool = False
     numbers: int = 0
-    others: int = 0
-    first_other: int | None = None  # the first row that has no finite number
+    others: int = 0  # values that are no finite numbers
     missing: int = 0
-    levels: Counter[str] = field(default_factory=Counter)
+    levels: Counter[str] = field(default_factory=Counter)  # of numbers, the smallest and the largest of each batch
     total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
     words: int = 0  # in all values together
     counts: Counts | None = None  # of a column of text, whose levels are forgotten
     counting: float | None = math.nan  # the last number, if the column counts the rows
 
-    def add_numbers(self, given: Any, kept: Array, rows: Array) -> None:
-        """Learn from numbers; ``rows`` are those that are kept."""
-        self.numbers += int(np.count_nonzero(~np.isnan(given)))
-        infinite = np.isinf(kept)
-        if self.first_other is None and infinite.any():
-            self.first_other = int(rows[np.argmax(infinite)])
-        if self.is_summed:
-            self.total += np.nansum(kept, dtype=np.longdouble)
-        if self.is_target and not np.isnan(kept).all():
-            self.levels.update(map(shortest, (float(np.nanmin(kept)), float(np.nanmax(kept)))))
-        if self.counting is not None and len(given):
-            before = given[0] - 1 if math.isnan(self.counting) and given[0] in (0, 1) else self.counting
-            self.counting = float(given[-1]) if (np.diff(given, prepend=before) == 1).all() else None
+    def add_numbers(self, cells: Array, summed: bool, ends: bool) -> None:
+        """Learn from numbers: their sum if that is needed, and their ends."""
+        missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
+        self.missing, self.others = self.missing + missing, self.others + infinite
+        self.numbers += len(cells) - missing - infinite
+        if summed:
+            self.total += np.nansum(cells, dtype=np.longdouble)
+        if ends and missing < len(cells):
+            self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
+        if self.counting is not None and len(cells):
+            before = cells[0] - 1 if math.isnan(self.counting) and cells[0] in (0, 1) else self.counting
+            self.counting = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
 
-    def add_words(self, given: Any, kept: Words, rows: Array, is_one: Callable[[str], bool]) -> None:
-        """Learn from words, of which some are numbers; ``rows`` are those that are given."""
-        numeric = np.array([*map(is_one, given.levels), True])[given.codes]
-        if self.first_other is None and not numeric.all():
-            self.first_other = int(rows[np.argmin(numeric)])
-        self.others += int(np.count_nonzero(~numeric))
-        self.numbers += int(np.count_nonzero(numeric & (given.codes >= 0)))
-        counts = np.bincount(kept.codes[kept.codes >= 0], minlength=len(kept.levels)).tolist()
-        found = {level: count for level, count in zip(kept.levels, counts, strict=True) if count}
+    def add_words(self, cells: Words) -> None:
+        """Learn from words, of which some are numbers."""
+        counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
+        found = {level: count for level, count in zip(cells.levels, counts[1:], strict=True) if count}
+        numbers = sum(count for level, count in found.items() if is_finite(level))
+        self.missing, self.numbers = self.missing + counts[0], self.numbers + numbers
+        self.others += sum(found.values()) - numbers
         if len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
             self.levels.update(found)
         self.words += sum(count * word_count(level) for level, count in found.items())
@@ -523,79 +503,63 @@ class _Seen:
 
 
 class Fit:
-    """What the rows of files say about their labels."""
+    """What the rows of files say: the encoder, and what a reader of the results should know."""
 
     path: Path
-    options: ReadOptions
-    target_name: str | None = None
-    labels: Mapping[str, Any]  # of a target that is read as numbers, the ends of each batch alone
+    encoder: TableEncoder
     rows = 0
     dropped = 0  # rows with missing values
+    notes: tuple[str, ...] = ()  # what was recognised
+    inferred_task = ""
 
-    @property
-    def quantity(self) -> bool:
-        """Whether the target is a quantity: as was said, or else by its values."""
-        task = self.options.task
-        return is_quantity(self.labels, self.rows) if task is None else task == "regression"
-
-    @property
-    def inferred_task(self) -> str:
-        """What the target was taken for, if nobody said and it could be taken for something else."""
-        return "" if self.options.task else inferred_task(self.target_name, self.labels, self.quantity)
-
-    def notes(self, encoder: TableEncoder) -> tuple[str, ...]:
-        """What was recognised, and what a reader of the results should know about the file."""
-        return ()
+    def _infer_task(self, where: str, target: str | None, labels: Collection[str], task: str | None) -> tuple[str, ...]:
+        """The labels in order, none if the target is a quantity: as was said, or else by its values."""
+        check_classes(where, labels, self.rows, task)
+        quantity = is_quantity(labels, self.rows) if task is None else task == "regression"
+        self.inferred_task = "" if task else inferred_task(target, labels, quantity)
+        return () if quantity else in_order(labels)
 
 
 class TableFit(Fit):
-    """What the rows of a table say about its columns; :meth:`encoder` is the result."""
+    """What the rows of a table say about its columns; ``keep`` gets the rows that count, ``None`` to begin again."""
 
-    def __init__(self, table: FileTable, target: str | int | None, options: ReadOptions) -> None:
-        self.table, self.path, self.options = table, table.path, options
+    def __init__(self, table: Table, target: Any, options: ReadOptions, keep: Callable[[Any], None]) -> None:
+        self.table, self.path, self.options, table.na = table, table.path, options, tuple(options.na)
         self._choose_columns(None if target is None else str(target))
-        self.target_name = table.names[self.target]
         words = table.words | self.categories | self.text
         self.wanted = {j: "words" if j in words else "number" for j in self.features}
         self.wanted[self.target] = "number" if options.task == "regression" else "words"
-
-    def start(self) -> None:
-        """Forget the rows."""
-        named, labels = self.categories | self.text, math.inf if self.options.task else MAX_LABELS
-        self.rows = self.dropped = 0
-        mean = self.options.missing == "mean"
-        self._seen = {j: _Seen(math.inf if j in named else LEVELS, is_summed=mean) for j in self.features}
-        self._seen[self.target] = _Seen(labels, is_target=True)
-        self.labels = self._seen[self.target].levels
-        self._first_missing: tuple[int, int] | None = None  # row and column
+        while not self._read(keep):
+            pass
+        self._problems: list[tuple[str, tuple[str | Option, ...], Option | None]] = []
+        self.encoder = self._fitted()
+        self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
         """Positions of target and features, and of what is named as categories and text."""
-        names, path = self.table.names, self.table.path
+        names, path = self.table.names, self.path
         if len(names) < 2:
-            apart = ", separated by commas, semicolons, tabs or |" if isinstance(self.table, TextTable) else ""
-            raise ValueError(f"{path} has one column; a feature and a label are needed{apart}")
+            raise ValueError(
+                f"{path} has one column; a feature and a label are needed, in text separated by , ; | or tabs"
+            )
         ignored, self.categories, self.text = (self._positions(name) for name in ("ignore", "categories", "text"))
         self.target = len(names) - 1 if target is None else self._position(target, "target")
         self.features = tuple(j for j in range(len(names)) if j != self.target and j not in ignored)
-        if self.target in ignored:
-            raise ValueError(f"ignore names column {names[self.target]!r} of {path}, the target; choose another target")
-        if not self.features:
-            raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")
-        for j in sorted(self.categories | self.text):
-            if j in self.categories and j in self.text:
-                raise ValueError(f"categories and text both name column {names[j]!r} of {path}; choose one")
-            if j not in self.features:
-                option = "categories" if j in self.categories else "text"
-                raise ValueError(f"{option} names column {names[j]!r} of {path}, which is no feature")
+        if self.target in ignored or not self.features:
+            what = f"names column {names[self.target]!r}, the target" if self.features else "leaves no feature"
+            raise ValueError(f"ignore {what} of {path}; choose another target, or ignore less")
+        for option, named in (("categories", self.categories), ("text", self.text)):
+            for j in sorted(named):
+                if j not in self.features:
+                    raise ValueError(f"{option} names column {names[j]!r} of {path}, which is no feature; leave it out")
+                if j in self.categories & self.text:
+                    raise ValueError(f"categories and text both name column {names[j]!r} of {path}; choose one")
         for j in sorted((*self.features, self.target)):
-            if not names[j]:
-                why = f"{path}: column {j + 1} has no name in the header, as an index that pandas wrote; name it, or "
-                raise ParameterError(why, "ignore it with ", Option("ignore", j + 1))
-            if names[j] in names[:j] and names.index(names[j]) not in ignored:
-                twice = f"twice, in positions {names.index(names[j]) + 1} and {j + 1}"
-                why = f"{path} has the column {names[j]!r} {twice}; rename one of them, or ignore it with "
-                raise ParameterError(why, Option("ignore", j + 1))
+            twice = names[j] in names[:j] and names.index(names[j]) not in ignored
+            if twice or not names[j]:
+                why = f"has the name {names[j]!r} of another" if twice else "has no name, as an index of pandas"
+                remedy = "; rename it in the header, or ignore it with "
+                raise ParameterError(f"{path}: column {j + 1} {why}{remedy}", Option("ignore", j + 1))
 
     def _positions(self, option: str) -> frozenset[int]:
         given = getattr(self.options, option)
@@ -606,71 +570,84 @@ class TableFit(Fit):
         """Where a column is, from 0, by its name or its position from 1."""
         names = self.table.names
         if names.count(name) > 1:
-            raise ValueError(f"{self.table.path} has {names.count(name)} columns {name!r}; name it by position from 1")
+            raise ValueError(f"{self.path} has {names.count(name)} columns {name!r}; name it by position from 1")
         if name in names:
             return names.index(name)
         if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
             return int(name) - 1
-        raise ParameterError(Option(option, name), f" is no column of {self.table.path}; it has {listed(names, 50)}")
+        raise ParameterError(Option(option, name), f" is no column of {self.path}; it has {listed(names, 50)}")
 
-    def add(self, given: TableBatch) -> TableBatch:
-        """Learn from some rows; return those that count."""
-        kept = without_missing(given) if self.options.missing == "drop" else given
-        self.dropped += len(given.rows) - len(kept.rows)
-        self.rows += len(kept.rows)
-        for j, seen in self._seen.items():
-            those = kept.columns[j]
-            if isinstance(those, Words) and j == self.target:
-                seen.add_words(those, those, kept.rows, is_finite)
-            elif isinstance(those, Words):
-                seen.add_words(given.columns[j], those, given.rows, is_number)
-                if j in self.text or seen.counts is not None or (len(seen.levels) > LEVELS and self._is_text(j)):
-                    seen.read_as_text()
-            else:
-                seen.add_numbers(given.columns[j], those, kept.rows)
-            absent = missing_in(those)
-            if absent.any():
-                seen.missing += int(absent.sum())
-                if self.options.missing == "error" or j == self.target:
-                    found = int(kept.rows[np.argmax(absent)]), j
-                    self._first_missing = min(found, self._first_missing or found)
-        return kept
+    def _read(self, keep: Callable[[Any], None]) -> bool:
+        """Learn from all rows; False as soon as a column of numbers turns out to have words."""
+        named, labels = self.categories | self.text, math.inf if self.options.task else MAX_LABELS
+        self.seen = {j: _Seen(math.inf if j in named else LEVELS) for j in self.features}
+        self.seen[self.target] = _Seen(labels)
+        self.rows = self.dropped = 0
+        keep(None)
+        for given in self.table.batches(self.wanted):
+            words = [j for j, cells in given.columns.items() if isinstance(cells, Words)]
+            if any(self.wanted[j] == "number" for j in words):
+                self.wanted.update(dict.fromkeys(words, "words"))
+                return False
+            batch = given.without_missing() if self.options.missing == "drop" else given
+            self.dropped += given.n_rows - batch.n_rows
+            self.rows += batch.n_rows
+            for j, cells in batch.columns.items():
+                seen = self.seen[j]
+                if isinstance(cells, Words):
+                    seen.add_words(cells)
+                    if j in self.text or seen.counts is not None or (len(seen.levels) > LEVELS and self._is_text(j)):
+                        seen.read_as_text()
+                else:
+                    seen.add_numbers(cells, self.options.missing == "mean", j == self.target)
+            keep(batch)
+        return True
 
     def _is_words(self, j: int) -> bool:
-        return j in self.categories or self._seen[j].numbers < self._seen[j].others
+        return j in self.categories or self.seen[j].numbers < self.seen[j].others
 
     def _is_text(self, j: int) -> bool:
         """Whether a column is free text: named as such, or its values are long and nearly all different."""
-        seen = self._seen[j]
-        if j in self.text or j in self.categories or not self._is_words(j):
+        seen = self.seen[j]
+        if j in self.text or j in self.categories or j == self.target or not self._is_words(j):
             return j in self.text
         different = len(seen.levels)
         many = seen.counts is not None or different > LEVELS or (different > TEXTS and 2 * different > self.rows)
         return many and seen.words >= PROSE * (seen.numbers + seen.others)
 
-    def encoder(self) -> TableEncoder:
-        """What has been learned; all that is wrong with the table is one error."""
-        names, path = self.table.names, self.table.path
+    def _fitted(self) -> TableEncoder:
+        """The encoder; all that is wrong with the table is one error."""
+        names, options, target = self.table.names, self.options, self.seen[self.target]
         if not self.rows:
             every = f"a missing value in every one of its {self.dropped} rows"
-            raise ValueError(f"{path} has {every if self.dropped else 'a header but no rows of data'}")
-        self._problems: list[tuple[str, tuple[str | Option, ...], Option | None]] = []
-        if self._first_missing is not None:
-            self._check_missing(*self._first_missing)
+            raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
+        self._check_missing()
         columns = tuple(filter(None, map(self._column, self.features)))
-        self._check_target()
+        if target.others and options.task != "classification":
+            numbers = [label for label in target.levels if is_finite(label)]
+            few = target.others <= _TYPOS * self.rows
+            if options.task == "regression" or (few and is_quantity(numbers, self.rows)):
+                what, comma = self._first_other(self.target)
+                decimal = (", or say ", Option("decimal", ",")) if comma else ()
+                classes = ", or learn the values as classes with ", Option("task", "classification")
+                self._problem(what, "; correct it or drop the row", *decimal, *classes)
         if self._problems:
             raise self._all_problems()
-        pairs = zip(self.features, columns, strict=True) if self.options.missing == "mean" else ()
+        where, name = f"{self.path}, column {names[self.target]!r}", names[self.target]
+        means = [self._means(j, column) for j, column in zip(self.features, columns, strict=True)]
         return TableEncoder(
             columns,
-            names[self.target],
-            () if self.quantity else in_order(self.labels),
-            self.options.missing,
-            tuple(value for j, column in pairs for value in self._means(j, column)) or None,
+            name,
+            self._infer_task(where, name, target.levels, options.task),
+            options.missing,
+            tuple(value for each in means for value in each) if options.missing == "mean" else None,
             n_columns=None if self.table.named else len(names),
-            options=self.options.of_new_files(decimal="," if self.table.decimal == "," else None),
+            options=options.of_new_files(decimal="," if self.table.decimal == "," else None),
         )
+
+    def _problem(self, what: str, *advice: str | Option, settled_by: Option | None = None) -> None:
+        """Record something that only the user can decide: what it is, what to do, an option that settles it."""
+        self._problems.append((what, advice, settled_by))
 
     def _all_problems(self) -> ParameterError:
         """One error that names all problems, and the options that settle them."""
@@ -685,31 +662,31 @@ class TableFit(Fit):
         remedy = [Option(name, values[0] if name == "missing" else values) for name, values in settled.items()]
         return ParameterError(said, ", or use" * bool(remedy), *(part for option in remedy for part in (" ", option)))
 
-    def _problem(self, what: str, *advice: str | Option, settled_by: Option | None = None) -> None:
-        """Record something that only the user can decide: what it is, what to do, an option that settles it."""
-        self._problems.append((what, advice, settled_by))
-
-    def _check_missing(self, row: int, j: int) -> None:
-        place, cell = self.table.spot(row, j)
-        at, written = f"{place}, column {self.table.names[j]!r}: ", f", written {cell!r}" if cell else ""
+    def _check_missing(self) -> None:
+        """Record the first missing value that is not to be imputed."""
+        wanted = [*(self.features if self.options.missing == "error" else ()), self.target]
+        if not any(self.seen[j].missing for j in wanted):
+            return
+        at, cell, j = self.table.locate(sorted(wanted), lambda _, cell: not cell)
+        written = f", written {cell!r}" if cell.strip() else ""
         if j == self.target:
             what = f"{at}the {'target' if self.options.task == 'regression' else 'label'} is missing{written}"
             self._problem(what, "; fill it in, or drop such rows with ", _DROP, settled_by=_DROP)
         else:
-            some = sum(self._seen[j].missing for j in self.features)
+            some = sum(self.seen[j].missing for j in self.features)
             what = f"{at}the value is missing{written}{f' (in all: {self._missing_counts()})' * (some > 1)}"
             advice = "; correct it, or say what to do about such rows: ", _DROP, " drops them, ", _MEAN
             self._problem(what, *advice, " imputes means", settled_by=_MEAN)
 
     def _missing_counts(self) -> str:
         """How many values are missing in which columns."""
-        counts = {self.table.names[j]: self._seen[j].missing for j in self.features}
+        counts = {self.table.names[j]: self.seen[j].missing for j in self.features}
         return ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
 
     def _column(self, j: int) -> Column | None:
         """What a column is; ``None``, and a problem, if that cannot be said."""
-        seen, name = self._seen[j], self.table.names[j]
-        where, ignored = f"{self.table.path}, column {name!r} ", Option("ignore", name)
+        seen, name = self.seen[j], self.table.names[j]
+        where, ignored = f"{self.path}, column {name!r} ", Option("ignore", name)
         orders = date_orders(seen.levels) if j not in self.categories else []
         different = len(seen.levels) if seen.counts is None else LEVELS + 1
         commas = sum(_COMMA.fullmatch(level) is not None for level in seen.levels)
@@ -720,26 +697,26 @@ class TableFit(Fit):
         elif self._is_text(j):
             return Column(name, vocabulary=seen.read_as_text().vocabulary())
         elif len(orders) == 1:
-            parts = _date_parts(list(seen.levels), orders[0])
+            parts = date_parts(list(seen.levels), orders[0])
             vary = [part for part, values in parts.items() if values.min() < values.max()]
             return Column(name, date=(orders[0], *(vary or ["days"])))
         elif orders:
             advice = "; write 2024-01-31, or ignore it (", ignored, ")"
             self._problem(f"{where}has dates with the day or the month first", *advice, settled_by=ignored)
-        elif self.wanted[j] == "number" and seen.first_other is None:
-            return Column(name)
         elif j in self.categories:
             return Column(name, in_order(seen.levels))
+        elif not seen.others:
+            return Column(name)
         elif self._is_words(j) and (different > LEVELS or (different > FEW and 2 * different > self.rows)):
             count = different if different <= LEVELS else f"more than {LEVELS}"
-            shown = list(seen.levels)[:3] or [self.table.spot(seen.first_other or 0, j)[1]]
+            shown = list(seen.levels)[:3] or [self.table.locate([j], lambda _, cell: bool(cell))[1]]
             some = ", ".join(repr(value if len(value) <= 60 else f"{value[:60]}…") for value in shown)
             what = f"{where}has {count} different values in {self.rows} rows, such as {some}"
             category = "), make every value a feature (", Option("categories", name)
             text = "), or, if it is free text, its words (", Option("text", name)
             what += "; it looks like an identifier"
             self._problem(what, ": ignore it (", ignored, *category, *text, ")", settled_by=ignored)
-        elif self._is_words(j) and 2 * commas < different:
+        elif self._is_words(j) and self.wanted[j] == "words" and 2 * commas < different:
             return Column(name, in_order(seen.levels))
         else:
             what, comma = self._first_other(j)
@@ -753,69 +730,46 @@ class TableFit(Fit):
         return None
 
     def _first_other(self, j: int) -> tuple[str, bool]:
-        """Where a column has no number, and whether it has a decimal comma."""
-        row = self._seen[j].first_other
-        assert row is not None
-        place, cell = self.table.spot(row, j)
-        what = f"{cell!r} is not a {'finite ' * is_number(cell)}number"
-        return f"{place}, column {self.table.names[j]!r}: {what}", bool(_COMMA.fullmatch(cell))
-
-    def _check_target(self) -> None:
-        task, seen = self.options.task, self._seen[self.target]
-        if seen.first_other is not None and task != "classification":
-            numbers = [label for label in self.labels if is_finite(label)]
-            if task == "regression" or (seen.others <= _TYPOS * self.rows and is_quantity(numbers, self.rows)):
-                what, comma = self._first_other(self.target)
-                decimal = (", or say ", Option("decimal", ",")) if comma else ()
-                classes = ", or learn the values as classes with ", Option("task", "classification")
-                self._problem(what, "; correct it or drop the row", *decimal, *classes)
-                return
-        if self.labels and not self._problems:
-            where = f"{self.table.path}, column {self.table.names[self.target]!r}"
-            check_classes(where, self.labels, self.rows, task, "name the column of classes as the target")
+        """Where a column has no finite number, and whether it has a decimal comma."""
+        at, cell, _ = self.table.locate([j], lambda _, cell: bool(cell) and not is_finite(cell))
+        return f"{at}{cell!r} is not a {'finite ' * is_number(cell)}number", bool(_COMMA.fullmatch(cell))
 
     def _means(self, j: int, column: Column) -> list[float]:
-        """The mean of each feature of a column over the rows that have it."""
-        seen = self._seen[j]
+        """The mean of each feature of a column over the rows that have it; a missing text has no words."""
+        seen = self.seen[j]
         if column.vocabulary is not None:
-            return [0.0] * len(column.features)  # a missing text has no words
-        if column.date is not None:
-            parts = _date_parts(list(seen.levels), column.date[0])
-            return [float(np.average(parts[part], weights=list(seen.levels.values()))) for part in column.date[1:]]
+            return [0.0] * len(column.features)
         if column.levels is not None:
             return [seen.levels[level] / seen.levels.total() for level in column.levels]
-        return [float(seen.total / max(1, self.rows - seen.missing))]
+        if column.date is not None:
+            values, counts = column.values(list(seen.levels)), list(seen.levels.values())
+            return np.average(values, 0, counts).tolist()  # type: ignore[no-any-return]
+        return [float(seen.total / max(1, seen.numbers))]
 
-    def batches(self, encoder: TableEncoder) -> Iterator[TableBatch]:
-        """The rows that count, read again."""
-        again = self.table.batches(encoder.wanted(self.features, self.target))
-        return map(without_missing, again) if self.options.missing == "drop" else again
-
-    def encode(self, encoder: TableEncoder, batch: TableBatch, out: Any = None) -> tuple[Any, Array, Array]:
-        """Features of some rows, the positions of missing values among them, and targets."""
-        made, missing = encoder.encode(self.table, batch, self.features, out)
-        return made, missing, encoder.targets(batch.columns[self.target])
-
-    def notes(self, encoder: TableEncoder) -> tuple[str, ...]:
+    def _notes(self) -> Iterator[str]:
         """What was recognised, and what a reader of the results should know about the table."""
-        found = list(self.table.notes)
+        yield from self.table.notes
         if self._missing_counts():
-            found.append(f"missing values imputed: {self._missing_counts()}")
-        for j, column in zip(self.features, encoder.columns, strict=True):
+            yield f"missing values imputed: {self._missing_counts()}"
+        for j, column in zip(self.features, self.encoder.columns, strict=True):
             name = f"column {column.name!r}"
             if column.date is not None:
-                found.append(f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)")
+                yield f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)"
             elif column.vocabulary is not None and j not in self.text:
-                found.append(f"{name} is free text; its {len(column.features):,} words and pairs of words are features")
-            elif column.kind == "number" and self._seen[j].counting is not None and self.rows > 2:
-                found.append(f"{name} counts the rows; ignore it if it is an identifier")
+                yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
+            elif column.kind == "number" and self.seen[j].counting is not None and self.rows > 2:
+                yield f"{name} counts the rows; ignore it if it is an identifier"
             elif column.kind == "number" and j in self.table.zero_padded:
-                found.append(f"{name} has numbers with leading zeros; make it a category if they are codes")
-        alike = "" if self.quantity else similar_labels(in_order(self.labels))
-        return (*found, alike) if alike else tuple(found)
+                yield f"{name} has numbers with leading zeros; make it a category if they are codes"
+        if alike := similar_labels(self.encoder.labels):
+            yield alike
 
+    def batches(self) -> Iterator[TableBatch]:
+        """The rows that count, read again."""
+        again = self.table.batches(self.encoder.wanted(self.features, self.target))
+        return map(TableBatch.without_missing, again) if self.options.missing == "drop" else again
 
-def without_missing(batch: TableBatch) -> TableBatch:
-    """The rows that have a value in each column."""
-    gone = np.logical_or.reduce([missing_in(cells) for cells in batch.columns.values()])
-    return batch.take(np.flatnonzero(~gone)) if gone.any() else batch
+    def encode(self, batch: TableBatch, out: Any = None) -> tuple[Any, Array, Array]:
+        """Features of some rows, the positions of missing values among them, and targets."""
+        made, missing = self.encoder.encode(self.table, batch, self.features, out)
+        return made, missing, self.encoder.targets(batch.columns[self.target])

@@ -1,7 +1,7 @@
 """Tables of any file: column names, and rows in batches that Arrow reads.
 
-Arrow is fast and does not say in which line it failed. So a place is found by reading the file again, with Python's own
-reader, when an error is raised.
+Arrow is fast and does not say in which line it failed. So a cell is found by reading the file again, text with Python's
+own reader, when an error is raised.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import importlib
 import io
 import math
 import re
-from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from itertools import islice
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from torchperc._checks import Option, ParameterError, first_line
-from torchperc.data.file_formats import Format, ReadOptions, Source, changed, common_name, unreadable
+from torchperc.data.file_formats import ReadOptions, changed, common_name, open_bytes, unreadable
 
 
 class _Arrow:
@@ -39,7 +38,6 @@ Array: TypeAlias = np.ndarray[Any, Any]
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
 BLOCK = 2**20  # bytes of text that Arrow parses at a time
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
-_CELLS = 2**20  # numbers that are read together
 _HEAD, _LONGEST = 2**16, 2**28  # bytes by which delimiter and header are found, and of a line
 _DELIMITERS, _ALIKE = ("\t", ";", "|", ","), 20  # and the lines that must agree on one
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
@@ -57,6 +55,11 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return "_" not in cell  # 1_000 is a number in Python only
+
+
+def is_finite(cell: str) -> bool:
+    """Whether a cell reads as a finite number."""
+    return is_number(cell) and math.isfinite(float(cell))
 
 
 def shortest(number: float) -> str:
@@ -86,6 +89,10 @@ class Words(NamedTuple):
     codes: Array
     levels: tuple[str, ...]
 
+    def look_up(self, values: Sequence[Any], missing: Any) -> Array:
+        """One of some values per row, by its word."""
+        return np.array([*values, missing])[self.codes]
+
     def texts(self) -> list[str]:
         """The word of each row, empty where it is missing."""
         return np.array([*self.levels, ""], dtype=object)[self.codes].tolist()  # type: ignore[no-any-return]
@@ -100,81 +107,88 @@ def missing_in(cells: Cells) -> Array:
 
 
 def as_matrix(arrays: Sequence[Any]) -> Array:
-    """Numeric columns of Arrow as float64 (N, k), NaN for nulls; its ``to_numpy`` would import pandas."""
-    if not arrays:
-        return np.empty((0, 0))
+    """Numeric columns as float64 (N, k), NaN for nulls of Arrow, whose ``to_numpy`` would import pandas."""
+    if not arrays or isinstance(arrays[0], np.ndarray):
+        return np.stack([array.astype(np.float64) for array in arrays], 1) if arrays else np.empty((0, 0))
     plain = [array.cast(pa.float64(), safe=False) for array in arrays]
     batch = pa.RecordBatch.from_arrays(plain, [str(k) for k in range(len(plain))])
     return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()  # type: ignore[no-any-return]
 
 
-def as_words(array: Any, na: Sequence[str] = (), decimal: str = ".") -> Words:
-    """A column of Arrow as words; truth values and dates are written as they are in a text file.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> as_words(pa.array(["a", "", " 1.0"]))
-        Words(codes=array([ 0, -1,  1]), levels=('a', '1'))
-    """
-    if pa.types.is_null(array.type) or pa.types.is_temporal(array.type):
-        array = array.cast(pa.string())
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    places = as_matrix([encoded.indices])[:, 0]
-    return _coded(encoded.dictionary.to_pylist(), np.where(np.isnan(places), -1, places).astype(np.int64), na, decimal)
-
-
-def array_words(array: Array) -> Words:
-    """A column of numpy as words."""
-    values, places = np.unique(array, return_inverse=True)
-    return _coded(values.tolist(), places)
-
-
-def _coded(values: Sequence[Any], places: Array, na: Sequence[str] = (), decimal: str = ".") -> Words:
-    """Words for values, of which each row has one by its place, or −1."""
-    texts = [shortest(v) if isinstance(v, float) else "" if v is None else str(v).strip() for v in values]
-    if decimal == ",":
-        texts = [text.replace(",", ".") if _COMMA.fullmatch(text) else text for text in texts]
-    numbering: dict[str, int] = {}
-    known = [-1 if is_absent(text, na) else numbering.setdefault(word(text), len(numbering)) for text in texts]
-    return Words(np.array([*known, -1])[places], tuple(numbering))
-
-
 class TableBatch(NamedTuple):
-    """Some rows of a table: their numbers in it, from 0, and their columns by position."""
+    """Some rows of a table: how many, and their columns by position; of some also the text as it is written."""
 
-    rows: Array
+    n_rows: int
     columns: dict[int, Cells]
     raw: dict[int, list[str]]
 
-    def take(self, index: Array) -> TableBatch:
-        """Some of the rows."""
+    def without_missing(self) -> TableBatch:
+        """The rows that have a value in each column."""
+        gone = np.logical_or.reduce([missing_in(cells) for cells in self.columns.values()])
+        if not gone.any():
+            return self
         columns = {
-            j: c._replace(codes=c.codes[index]) if isinstance(c, Words) else c[index] for j, c in self.columns.items()
+            j: cells._replace(codes=cells.codes[~gone]) if isinstance(cells, Words) else cells[~gone]
+            for j, cells in self.columns.items()
         }
-        raw = {j: [texts[i] for i in index.tolist()] for j, texts in self.raw.items()}
-        return TableBatch(self.rows[index], columns, raw)
+        return TableBatch(int((~gone).sum()), columns, {})
 
     @property
     def nbytes(self) -> int:
         """Memory that the columns take, roughly."""
         words = [cells for cells in self.columns.values() if isinstance(cells, Words)]
-        return 8 * len(self.rows) * len(self.columns) + sum(len(level) for cells in words for level in cells.levels)
+        return 8 * self.n_rows * len(self.columns) + sum(len(level) for cells in words for level in cells.levels)
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
-class FileTable:
-    """A table: its file, whether its columns have names, and these, or positions from 1 instead."""
+class Table:
+    """A table of some source.
 
-    path: Path
-    named = True
-    names: tuple[str, ...]
+    Args:
+        path: of the file, or what else to call it.
+        names: of the columns; positions from 1 if they have none.
+        read: yields columns at some positions, as arrays of Arrow or numpy, for some rows at a time.
+        named: whether the columns have names.
+    """
+
     decimal = "."
     na: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what was recognised
     words: frozenset[int] = frozenset()  # columns that look like words, by their first rows
     zero_padded: frozenset[int] = frozenset()  # columns with numbers such as 01067
+
+    def __init__(
+        self, path: Path, names: Sequence[str], read: Callable[[Sequence[int]], Iterator[Any]], named: bool = True
+    ) -> None:
+        self.path, self.names, self.named, self._read = path, tuple(names), named, read
+
+    def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
+        """Columns of Arrow, for some rows at a time; of text, some are parsed as numbers."""
+        return self._read(positions)
+
+    def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
+        """The place of each row, in words, and its cells as they are written."""
+        number = 0
+        for arrays in self.arrays(positions, ()):
+            for cells in zip(*map(_written, arrays), strict=True):
+                number += 1
+                yield f"{self.path}, row {number}", list(cells)
+
+    def locate(self, positions: Sequence[int], is_wanted: Callable[[int, str], bool]) -> tuple[str, str, int]:
+        """The first cell, row by row, that a function of column and cell asks for: place, cell and column."""
+        for place, cells in self.rows(positions):
+            for position, cell in zip(positions, cells, strict=True):
+                if is_wanted(position, self.plain(cell)):
+                    return f"{place}, column {self.names[position]!r}: ", cell, position
+        raise changed(self.path)
+
+    def plain(self, cell: str) -> str:
+        """A cell without blanks around it, empty if it is missing; a number with a decimal point."""
+        text = cell.strip()
+        text = text.replace(",", ".") if self.decimal == "," and _COMMA.fullmatch(text) else text
+        return "" if is_absent(text, self.na) else text
 
     def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
         """The rows, some at a time.
@@ -184,68 +198,74 @@ class FileTable:
             raw: positions of columns that are wanted as strings, as they are written.
         """
         positions = [*wanted, *(j for j in raw if j not in wanted)]
-        first = 0
-        for arrays in self._read(positions, {j for j in wanted if wanted[j] == "number" and j not in raw}):
+        for arrays in self.arrays(positions, {j for j in wanted if wanted[j] == "number" and j not in raw}):
             given = dict(zip(positions, arrays, strict=True))
-            plain = [j for j in wanted if wanted[j] == "number" and _is_numeric(given[j].type)]
-            columns: dict[int, Cells] = dict(zip(plain, as_matrix([given[j] for j in plain]).T, strict=True))
+            numeric = [j for j in wanted if wanted[j] == "number" and _is_numeric(given[j])]
+            columns: dict[int, Cells] = dict(zip(numeric, as_matrix([given[j] for j in numeric]).T, strict=True))
             columns |= {j: self._words(given[j], j, wanted[j]) for j in wanted if j not in columns}
-            texts = {j: ["" if cell is None else str(cell) for cell in given[j].to_pylist()] for j in raw}
-            yield TableBatch(np.arange(first, first + len(arrays[0])), columns, texts)
-            first += len(arrays[0])
-
-    def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        """Columns of Arrow, for some rows at a time; of text, some are parsed as numbers."""
-        raise NotImplementedError
+            yield TableBatch(len(arrays[0]), columns, {j: _written(given[j]) for j in raw})
 
     def _words(self, array: Any, position: int, kind: str) -> Cells:
         """A column as words, or as numbers if all of them are, and numbers are wanted."""
-        name = self.names[position]
-        if pa.types.is_nested(array.type) or pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        if isinstance(array, np.ndarray):
+            values, places = np.unique(array, return_inverse=True)
+            return self._coded(values.tolist(), places, kind)
+        types, name = pa.types, self.names[position]
+        if types.is_nested(array.type) or types.is_binary(array.type) or types.is_large_binary(array.type):
             what = f"holds {array.type}, neither numbers nor text; convert it, or ignore it ("
             raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")")
+        if types.is_null(array.type) or types.is_temporal(array.type):  # dates are written as in a text file
+            array = array.cast(pa.string())
+        encoded = array if types.is_dictionary(array.type) else array.dictionary_encode()
         try:
-            words = as_words(array, self.na, self.decimal)
+            values = encoded.dictionary.to_pylist()
         except UnicodeDecodeError:
             why = f"column {name!r} holds bytes that are not UTF-8; write it again as text in UTF-8"
             raise ValueError(f"{self.path}, {why}") from None
+        places = as_matrix([encoded.indices])[:, 0]
+        return self._coded(values, np.where(np.isnan(places), -1, places).astype(np.int64), kind)
+
+    def _coded(self, values: Sequence[Any], places: Array, kind: str) -> Cells:
+        """Words or numbers for values, of which each row has one by its place, or −1."""
+        texts = [self.plain(shortest(v) if isinstance(v, float) else "" if v is None else str(v)) for v in values]
+        numbering: dict[str, int] = {}
+        codes = [numbering.setdefault(word(text), len(numbering)) if text else -1 for text in texts]
+        words = Words(np.array([*codes, -1])[places], tuple(numbering))
         if kind == "number" and all(map(is_number, words.levels)):
-            return np.array([*map(float, words.levels), math.nan])[words.codes]
+            return words.look_up([*map(float, words.levels)], math.nan)
         return words
 
-    def spot(self, row: int, position: int) -> tuple[str, str]:
-        """The file and the line or row of a cell, in words, and what is written there."""
-        for batch in self.batches({}, [position]):
-            if row in batch.rows:
-                cell = batch.raw[position][row - batch.rows[0]]
-                return f"{self.path}, row {row + 1}", "" if cell == "nan" else cell
-        raise changed(self.path)
+
+def _written(array: Any) -> list[str]:
+    cells = array.tolist() if isinstance(array, np.ndarray) else array.to_pylist()
+    return ["" if cell is None else str(cell) for cell in cells]
 
 
-def _is_numeric(kind: Any) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+def _is_numeric(array: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return array.dtype.kind in "biuf"
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-class ArrowTable(FileTable):
-    """Columns in memory, of a data frame or a list of dicts."""
+def columns_table(title: str, names: Sequence[str], column: Callable[[int], Any]) -> Table:
+    """A table of columns in memory."""
 
-    def __init__(self, title: str, names: Sequence[str], values: Callable[[int], Any]) -> None:
-        self.path, self.names, self._values = Path(title), tuple(names), values
-
-    def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
+    def read(positions: Sequence[int]) -> Iterator[Any]:
         try:
-            yield [pa.array(self._values(j), from_pandas=True) for j in positions]
+            yield [pa.array(column(j), from_pandas=True) for j in positions]
         except pa.ArrowException as error:
-            raise ValueError(f"{self.path} has a column of mixed types ({first_line(error)}); convert it") from None
+            raise ValueError(f"{title} has a column of mixed types ({first_line(error)}); convert it") from None
+
+    return Table(Path(title), names, read)
 
 
-def frame_table(frame: Any, title: str = "X") -> ArrowTable:
+def frame_table(frame: Any, title: str = "X") -> Table:
     """A pandas data frame as a table."""
-    return ArrowTable(title, [str(name) for name in frame.columns], lambda j: frame.iloc[:, j])
+    return columns_table(title, [str(name) for name in frame.columns], lambda j: frame.iloc[:, j])
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> ArrowTable:
+def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
     """A dict per row as a table; each must have the columns that are named."""
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
@@ -254,165 +274,141 @@ def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Arrow
         if lost:
             has = listed(list(map(str, row)))
             raise ValueError(f"X[{i}] must have each column of training; it lacks {lost[0]!r} and has {has}")
-    return ArrowTable("X", names, lambda j: [row[names[j]] for row in rows])
+    return columns_table("X", names, lambda j: [row[names[j]] for row in rows])
 
 
-class ParquetTable(FileTable):
-    """A Parquet file."""
+def parquet_table(path: Path) -> Table:
+    """A Parquet file as a table."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.names = tuple(next(self._parts([])).names)
-
-    def _parts(self, columns: list[str]) -> Iterator[Any]:
-        """The schema, then batches of some columns; whatever fails is one error."""
+    def parts(positions: Sequence[int] | None) -> Iterator[Any]:
+        """Batches of some columns, or the names of all; whatever fails is one error."""
         import pyarrow.parquet
 
         try:
-            with pyarrow.parquet.ParquetFile(self.path) as file:
-                yield file.schema_arrow
-                yield from file.iter_batches(_rows(len(columns)), columns=columns)
+            with pyarrow.parquet.ParquetFile(path) as file:
+                names = file.schema_arrow.names
+                if positions is None:
+                    yield names
+                    return
+                for batch in file.iter_batches(_rows(len(positions)), columns=[names[j] for j in positions]):
+                    yield [batch.column(names[j]) for j in positions]
         except (OSError, pa.ArrowException, ValueError) as error:
             if isinstance(error, OSError) and error.strerror:
-                raise unreadable(self.path, error) from None
+                raise unreadable(path, error) from None
             why = f"is not a complete Parquet file ({first_line(error)}); write it again"
-            raise ValueError(f"{self.path} {why}") from None
+            raise ValueError(f"{path} {why}") from None
 
-    def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        names = [self.names[j] for j in positions]
-        for batch in islice(self._parts(names), 1, None):
-            yield [batch.column(name) for name in names]
-
-
-class ArrayTable(FileTable):
-    """A matrix of numbers in an ``.npy`` file, or the matrix and labels of an ``.npz`` file."""
-
-    named = False
-
-    def __init__(self, path: Path, X: Array | None = None, y: Array | None = None, target: str = "y") -> None:
-        self.path, self._array, self._y = path, _load_matrix(path) if X is None else X, y
-        self.names = (*(str(j + 1) for j in range(self._array.shape[1])), *([] if y is None else [target]))
-
-    def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
-        """The rows, some at a time, without Arrow."""
-        array, width = self._array, self._array.shape[1]
-        for first in range(0, len(array), _rows(width)):
-            some = slice(first, min(first + _rows(width), len(array)))
-            part = array[some]
-            if isinstance(array, np.memmap):  # is read: a process that looks at a map of a file that is cut off dies
-                try:
-                    begin = array.offset + first * width * array.itemsize
-                    part = np.fromfile(self.path, array.dtype, part.size, offset=begin).reshape(part.shape)
-                except (OSError, ValueError):
-                    raise changed(self.path) from None
-            given = {j: part[:, j] if self._y is None or j < width else self._y[some] for j in {*wanted, *raw}}
-            numbers = {j for j in wanted if wanted[j] == "number" and given[j].dtype.kind in "biuf"}
-            columns = {j: given[j].astype(np.float64) if j in numbers else array_words(given[j]) for j in wanted}
-            texts = {j: [str(value) for value in given[j].tolist()] for j in raw}
-            yield TableBatch(np.arange(some.start, some.stop), columns, texts)
-
-
-def _load(path: Path, what: str, mapped: bool) -> Any:
-    """An array, mapped, or the arrays of an archive. Python objects in it are not looked at, let alone run."""
-    try:
-        with path.open("rb") as file:
-            if mapped:
-                return np.load(path, "r", allow_pickle=False)
-            with np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-    except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
-        if isinstance(error, OSError) and error.strerror:
-            raise unreadable(path, error) from None
-        raise ValueError(f"{path} is not a complete {what} of numbers ({first_line(error)}); write it again") from None
-
-
-def _load_matrix(path: Path) -> Array:
-    """The matrix of numbers in an ``.npy`` file."""
-    array: Array = _load(path, "array", mapped=True)
-    if array.ndim != 2 or array.dtype.kind not in "biuf":
-        needed = "a matrix of numbers is needed, with the labels in one of its columns, or X and y in an .npz file"
-        raise ValueError(f"{path} holds an array of {array.dtype} of shape {array.shape}; {needed}")
-    return array if array.flags.c_contiguous else np.array(array)
+    return Table(path, next(parts(None)), parts)
 
 
 _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 
 
-def open_archive(path: Path, target: str | None = None, labelled: bool = True) -> ArrayTable:
-    """The matrix and the labels of an ``.npz`` file as a table."""
-    arrays = _load(path, "archive of arrays", mapped=False)
+def array_table(path: Path, archive: bool, target: str | None = None, labelled: bool = True) -> Table:
+    """The matrix of numbers in an ``.npy`` file, or the matrix and the labels of an ``.npz`` file, as a table.
+
+    Python objects in it are not looked at, let alone run.
+    """
+    try:
+        with path.open("rb") as file:
+            loaded: Any = np.load(file if archive else path, None if archive else "r", allow_pickle=False)
+            arrays = {name: loaded[name] for name in loaded.files} if archive else {"X": loaded}
+    except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
+        if isinstance(error, OSError) and error.strerror:
+            raise unreadable(path, error) from None
+        what = "archive of arrays" if archive else "array"
+        raise ValueError(f"{path} is not a complete {what} of numbers ({first_line(error)}); write it again") from None
+    X: Any
     X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        needed = "a matrix of numbers X is needed, and labels y; save sparse samples as svmlight"
-        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}")
-    name = target or name
-    y = arrays.get(name)
-    if y is None and labelled:
+        needed = "a matrix of numbers X is needed, and labels y in an .npz file or a column of X in an .npy file"
+        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}; save sparse samples as svmlight")
+    y: Any = arrays.get(target or name)
+    if y is None and labelled and archive:
         held, remedy = ", ".join(arrays), "add a label per row: np.savez(path, X=X, y=y)"
-        raise ValueError(f"{path} has no labels: it holds {held} and no array {name!r}; {remedy}")
+        raise ValueError(f"{path} has no labels: it holds {held} and no array {target or name!r}; {remedy}")
     if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
         raise ValueError(f"{path}: {name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample")
-    return ArrayTable(path, X, y, name)
+    mapped = isinstance(X, np.memmap) and X.flags.c_contiguous
+    (count, width), step = X.shape, _rows(X.shape[1])
+
+    def part(first: int) -> Array:
+        if not mapped:
+            return np.asarray(X[first : first + step])
+        try:  # is read: a process that looks at a map of a file that is cut off dies
+            begin, size = X.offset + first * width * X.itemsize, min(step, count - first) * width
+            return np.fromfile(path, X.dtype, size, offset=begin).reshape(-1, width)
+        except (OSError, ValueError):
+            raise changed(path) from None
+
+    def read(positions: Sequence[int]) -> Iterator[Any]:
+        for first in range(0, count, step):
+            some = part(first)
+            yield [some[:, j] if j < width else y[first : first + step] for j in positions]
+
+    names = [*map(str, range(1, width + 1)), *([] if y is None else [target or name])]
+    return Table(path, names, read, named=False)
 
 
 def _rows(width: int) -> int:
-    return max(1, min(ROWS, _CELLS // max(1, width)))
+    return max(1, min(ROWS, 2**20 // max(1, width)))
 
 
-class JoinedTable(FileTable):
+class JoinedTable(Table):
     """Several files with the same columns as one table, the rows of one after those of the other."""
 
-    def __init__(self, tables: Sequence[FileTable]) -> None:
-        first = tables[0]
-        self.path, self.tables, self._starts = common_name([table.path for table in tables]), tables, [0]
-        self.named, self.names, self.notes, self.decimal = first.named, first.names, first.notes, first.decimal
-        self.words, self.zero_padded = first.words, first.zero_padded
+    def __init__(self, tables: Sequence[Table]) -> None:
+        vars(self).update(vars(tables[0]))
+        self.path, self.tables = common_name([table.path for table in tables]), tables
         for table in tables:
-            if table.names != first.names:
-                theirs, ours = f"has columns {listed(table.names)}", f"but {first.path} has {listed(first.names)}"
-                raise ValueError(
-                    f"{table.path} {theirs}, {ours}; several files need the same columns in the same order"
-                )
+            if table.names != self.names:
+                theirs, ours = f"has columns {listed(table.names)}", f"but {tables[0].path} has {listed(self.names)}"
+                raise ValueError(f"{table.path} {theirs}, {ours}; several files need the same columns, in one order")
 
-    def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
-        """The rows of each table."""
-        self._starts, end = [], 0
-        for table in self.tables:
-            self._starts.append(end)
-            for batch in table.batches(wanted, raw):
-                rows = batch.rows + self._starts[-1]
-                end = rows.max(initial=end - 1) + 1
-                yield batch._replace(rows=rows)
+    def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
+        """Those of each table."""
+        return chain.from_iterable(table.arrays(positions, numbers) for table in self.tables)
 
-    def spot(self, row: int, position: int) -> tuple[str, str]:
-        """The cell of one of the tables."""
-        number = bisect(self._starts, row) - 1
-        return self.tables[number].spot(row - self._starts[number], position)
+    def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
+        """Those of each table."""
+        return chain.from_iterable(table.rows(positions) for table in self.tables)
 
 
 def open_table(
-    paths: Sequence[Path], formats: Sequence[Format], options: ReadOptions, known: Sequence[str], *archive: Any
-) -> FileTable:
-    """The table in one file or in several.
-
-    A text with one of the ``known`` names in its first line has a header; ``archive`` are arguments of open_archive.
-    """
-    tables: list[FileTable] = []
-    for path, (kind, compression) in zip(paths, formats, strict=True):
+    paths: Sequence[Path], kind: str, compressions: Sequence[str | None], options: ReadOptions,
+    known: Sequence[str], target: str | None = None, labelled: bool = True,
+) -> Table:  # fmt: skip
+    """The table in one file or in several; a text with one of the ``known`` names in its first line has a header."""
+    tables: list[Table] = []
+    for path, compression in zip(paths, compressions, strict=True):
         if kind == "text":
             tables.append(TextTable(path, compression, options, known, tables[0] if tables else None))
-        elif kind == "npz":
-            tables.append(open_archive(path, *archive))
+        elif kind == "parquet":
+            tables.append(parquet_table(path))
         else:
-            tables.append(ParquetTable(path) if kind == "parquet" else ArrayTable(path))
+            tables.append(array_table(path, kind == "npz", target if kind == "npz" else None, labelled))
     return tables[0] if len(tables) == 1 else JoinedTable(tables)
 
 
 # --- delimited text -----------------------------------------------------------------------------------------------
 
 
-class TextTable(FileTable):
+class _Counted:
+    """A file for Arrow that counts the quotation marks that are read."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.quotes = file, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._file.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+class TextTable(Table):
     """A delimited text file; ``like`` is the first of several, whose delimiter, names and decimal sign it has."""
 
     def __init__(
@@ -441,17 +437,13 @@ class TextTable(FileTable):
             self.notes += ("numbers have a decimal comma",)
         numbers = [sum(is_number(cell.replace(self.decimal, ".")) for cell in column) for column in columns]
         self.words = frozenset(j for j, column in enumerate(columns) if 2 * numbers[j] < len(column))
-        padded = [any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns]
-        self.zero_padded = frozenset(j for j in range(width) if padded[j])
-
-    def _source(self) -> Source:
-        return Source(self.path, self._compression)
+        padded = (any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns)
+        self.zero_padded = frozenset(j for j, found in enumerate(padded) if found)
 
     def _head(self, encoding: str | None) -> str:
         """The first lines, two at least, in the encoding that is given or recognised."""
-        with io.BufferedReader(self._source()) as file:
-            head = file.read(_HEAD)
-            head += file.readline(_LONGEST) + file.readline(_LONGEST)
+        with open_bytes(self.path, self._compression) as file:
+            head = file.read(_HEAD) + file.readline(_LONGEST) + file.readline(_LONGEST)
         self._encoding = encoding or "utf-8"
         if encoding is None and head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             self._encoding, self.notes = "utf-16", ("the file is in UTF-16",)
@@ -462,27 +454,14 @@ class TextTable(FileTable):
         except UnicodeError:
             raise self._wrong_encoding() from None
 
-    def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
-        """The rows, without those in which nothing is written."""
-        for batch in super().batches(wanted, raw):
-            empty = np.ones(len(batch.rows), bool)
-            for cells in batch.columns.values():
-                empty &= missing_in(cells)
-                if not empty.any():
-                    break
-            else:
-                with closing(self._rows()) as every:
-                    some = enumerate(islice(every, batch.rows.max(initial=-1) + 1))
-                    blank = [row for row, (_, cells) in some if not any(cells)]
-                batch = batch.take(np.flatnonzero(~np.isin(batch.rows, blank)))
-            yield batch
-
-    def _read(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
+    def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
+        """By Arrow as far as it can; from where it fails as strings, by Python's reader if need be."""
         done = attempts = 0  # rows that were handed on, and times that reading began again
         while True:
-            seen, plain = 0, set(numbers) - self._strings
+            seen = 0
             try:
-                for batch in self._by_csv(positions) if self._by_python else self._by_arrow(positions, plain):
+                parsed = set(numbers) - self._strings
+                for batch in self._by_csv(positions) if self._by_python else self._by_arrow(positions, parsed):
                     seen += batch.num_rows
                     if seen > done:
                         yield batch.slice(batch.num_rows - min(batch.num_rows, seen - done)).columns
@@ -494,7 +473,7 @@ class TextTable(FileTable):
                 if column is not None:
                     self._strings |= {int(column[1])} if attempts < 4 else set(numbers)
                 else:
-                    deque(self._rows(), maxlen=0)  # which raises an error that names the line
+                    deque(self._lines(), maxlen=0)  # which raises an error that names the line
                     self._by_python = True  # it can be read after all
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Any]:
@@ -512,7 +491,8 @@ class TextTable(FileTable):
         parse = arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=odd)
         convert = arrow.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
         convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-        with self._source() as source:
+        with open_bytes(self.path, self._compression) as file:
+            source = _Counted(file)
             try:
                 reader = arrow.open_csv(pa.PythonFile(source, mode="r"), read, parse, convert)
             except pa.ArrowInvalid as error:
@@ -523,24 +503,42 @@ class TextTable(FileTable):
                 for j in set(positions) - set(numbers) if source.quotes else ():
                     if pc.any(pc.starts_with(pc.utf8_ltrim_whitespace(batch.column(str(j))), '"')).as_py():
                         raise pa.ArrowInvalid("a blank before a quote, which Arrow takes for a part of the cell")
+                some = all(column.null_count for column in batch.columns)
+                if some and pc.any(reduce(pc.and_, map(pc.is_null, batch.columns))).as_py():
+                    raise pa.ArrowInvalid("a line in which maybe nothing is written, which is no row")
                 yield batch
             if source.quotes % 2:  # maybe the file ends within quotes, which no reader minds
                 deque(self._lines(strict=True), maxlen=0)
 
     def _by_csv(self, positions: Sequence[int]) -> Iterator[Any]:
         """The rows as Python's reader finds them."""
-        with closing(self._rows()) as rows:
-            while some := [cells for _, cells in islice(rows, 4096)]:
-                yield pa.record_batch({str(j): pa.array([row[j] for row in some], pa.string()) for j in positions})
+        rows = (cells for _, cells in self.rows(positions))
+        while some := list(islice(rows, 4096)):
+            columns = zip(positions, zip(*some, strict=True), strict=True)
+            yield pa.record_batch({str(j): pa.array(cells, pa.string()) for j, cells in columns})
 
-    def _lines(self, skip: int = 0, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-        """The line in which each record begins, and its cells, as Python's reader finds them."""
-        end = skip
+    def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
+        """The line of each row, and its cells as they are written."""
+        for line, cells in self._lines():
+            yield f"{self.path}, line {line}", [cells[j] for j in positions]
+
+    def _lines(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Line and cells of each record in which something is written; one of another width is an error."""
+        end, width = self._skip, len(self.names)
         try:
-            with io.TextIOWrapper(io.BufferedReader(self._source()), self._encoding, newline="") as text:
-                for line, cells in _records(islice(text, skip, None), self.delimiter, strict):
-                    yield end + 1, cells
-                    end = skip + line
+            with (
+                open_bytes(self.path, self._compression) as file,
+                io.TextIOWrapper(file, self._encoding, newline="") as text,
+            ):
+                for last, cells in _records(islice(text, self._skip, None), self.delimiter, strict):
+                    line, end = end + 1, self._skip + last
+                    if not any(cells):
+                        continue
+                    if len(cells) != width and not strict:
+                        found = f"{len(cells)} column{'s' * (len(cells) != 1)} where the first line has {width}"
+                        quote = f"; {_QUOTE}" if any("\n" in cell for cell in cells) else ""
+                        raise ValueError(f"{self.path}, line {line}: {found}{quote}")
+                    yield line, cells
         except UnicodeError:
             raise self._wrong_encoding() from None
         except csv.Error as error:
@@ -548,34 +546,17 @@ class TextTable(FileTable):
                 what = "a quote is opened and not closed" if strict else error
                 raise ValueError(f"{self.path} is not a CSV file, line {end + 1}: {what}; {_QUOTE}") from None
 
-    def _rows(self) -> Generator[tuple[int, list[str]]]:
-        """The line and the cells of each row; one of another width is an error."""
-        width = len(self.names)
-        for line, cells in self._lines(self._skip):
-            if len(cells) == width:
-                yield line, [cell.strip() for cell in cells]
-            elif any(cell.strip() for cell in cells):
-                quote = f"; {_QUOTE}" if any("\n" in cell for cell in cells) else ""
-                found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-                raise ValueError(f"{self.path}, line {line}: {found} where the first line has {width}{quote}")
-
     def _wrong_encoding(self) -> ValueError:
         """The error for the first line that is not in the encoding."""
-        told, why = self._encoding.removesuffix("-sig").upper(), ""
-        with io.BufferedReader(self._source()) as file:
+        said, why = self._encoding.removesuffix("-sig").upper(), ""
+        with open_bytes(self.path, self._compression) as file:
             for number, line in enumerate(file, 1):
                 wrong = re.search("[\udc80-\udcff]", line.decode(self._encoding, "surrogateescape"))
                 if wrong is not None:
                     why = f": line {number} holds the byte 0x{ord(wrong[0]) - 0xDC00:02x}"
                     break
         remedy = "; if it comes from Windows or an old Excel, read it with "
-        return ParameterError(f"{self.path} is not a CSV file in {told}{why}{remedy}", Option("encoding", "cp1252"))
-
-    def spot(self, row: int, position: int) -> tuple[str, str]:
-        """The line of a cell, and what is written there."""
-        with closing(self._rows()) as rows:
-            line, cells = next(islice(rows, row, None))
-        return f"{self.path}, line {line}", cells[position]
+        return ParameterError(f"{self.path} is not a CSV file in {said}{why}{remedy}", Option("encoding", "cp1252"))
 
 
 def _records(text: Any, delimiter: str, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -583,7 +564,7 @@ def _records(text: Any, delimiter: str, strict: bool = False) -> Iterator[tuple[
     lines = io.StringIO(text, newline="") if isinstance(text, str) else text
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=strict)
     for cells in reader:
-        yield reader.line_num, [cell.strip() for cell in cells] if isinstance(text, str) else cells
+        yield reader.line_num, [cell.strip() for cell in cells]
 
 
 def _delimiter(head: str) -> str:

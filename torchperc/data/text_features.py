@@ -13,8 +13,6 @@ from unicodedata import normalize
 
 import numpy as np
 
-from torchperc._checks import check_int
-
 MOST = 2**17  # n-grams that a vocabulary has at most: those in the most rows
 FEWEST = 2  # rows that an n-gram must be in, unless none is in so many
 PROSE = 5  # words per value, on average, from which on a column reads as text
@@ -86,14 +84,6 @@ class Vocabulary:
     words: tuple[str, ...]
     counts: tuple[int, ...]
     rows: int
-
-    def __post_init__(self) -> None:
-        if not self.words or len(set(self.words)) < len(self.words):
-            raise ValueError(f"a vocabulary must have different words, found {len(self.words)} with some twice or none")
-        rows = check_int("rows", self.rows, at_least=1)
-        wrong = [count for count in self.counts if type(count) is not int or not 0 < count <= rows]
-        if wrong or len(self.counts) != len(self.words):
-            raise ValueError(f"counts must be {len(self.words)} integers from 1 to rows={rows}, found {wrong[:1]}")
 
     @cached_property
     def _index_and_idf(self) -> tuple[dict[str, int], Any]:
