@@ -115,6 +115,7 @@ def _points(X: Data, bias: bool) -> Points:
 
 def _largest(points: Points) -> float:
     from scipy.sparse import hstack
+    from scipy.sparse.linalg import ArpackNoConvergence, aslinearoperator, eigsh
 
     phi: Any = points.X
     if points.bias_scale:
@@ -125,18 +126,10 @@ def _largest(points: Points) -> float:
         gram = np.asarray(product.toarray() if is_sparse(product) else product)
         value = float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1])
     else:
-        value = _by_lanczos(phi)
-    return min(value / len(points), float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
-
-
-def _by_lanczos(phi: Any) -> float:
-    from scipy.sparse.linalg import ArpackNoConvergence, aslinearoperator, eigsh
-
-    square = aslinearoperator(phi).H @ aslinearoperator(phi)
-    try:
-        (value,), vectors = eigsh(
-            square, k=1, which="LA", v0=np.random.default_rng(0).normal(size=phi.shape[1]), tol=1e-10
-        )
-    except ArpackNoConvergence:  # the sum of all eigenvalues is left as a bound
-        return math.inf
-    return float(value + np.linalg.norm(square @ vectors[:, 0] - value * vectors[:, 0]))
+        square, start = aslinearoperator(phi).H @ aslinearoperator(phi), np.random.default_rng(0)
+        try:
+            (value,), vector = eigsh(square, k=1, which="LA", v0=start.normal(size=phi.shape[1]), tol=1e-10)
+            value += np.linalg.norm(square @ vector[:, 0] - value * vector[:, 0])
+        except ArpackNoConvergence:  # the sum of all eigenvalues is left as a bound
+            value = math.inf
+    return min(float(value) / len(points), float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)

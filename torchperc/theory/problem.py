@@ -8,7 +8,7 @@ the weights of class 0 may be set to 0: w then has K − 1 blocks, and with two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -140,22 +140,18 @@ class Problem:
     @cached_property
     def digest(self) -> str:
         """The digest of the data, see :class:`torchperc.theory.verifier.Digest`."""
-        made, X = Digest(), self.X
-        made.samples = len(self.y)
+        from scipy.sparse import csr_array
+
+        made, count = Digest(), len(self.y)
+        step = count if is_sparse(self.X) else max(1, _CHUNK // self.features)
+        for start in range(0, count, step):
+            part = csr_array(self.X[start : start + step])
+            part.eliminate_zeros()
+            made.counts.update(np.diff(part.indptr).astype("<i8").tobytes())
+            made.columns.update(part.indices.astype("<u4").tobytes())
+            made.values.update(part.data.astype("<f8").tobytes())
         made.labels.update(self.y.astype("<i8").tobytes())
-        if is_sparse(X):
-            X = X.copy()
-            X.eliminate_zeros()
-            parts: Iterable[tuple[Any, Any, Any]] = [(np.diff(X.indptr), X.indices, X.data)]
-        else:
-            step = max(1, _CHUNK // self.features)
-            chunks = (X[start : start + step] for start in range(0, len(X), step))
-            used = ((chunk, chunk != 0) for chunk in chunks)
-            parts = ((use.sum(axis=1), np.nonzero(use)[1], chunk[use]) for chunk, use in used)
-        for counts, columns, values in parts:
-            made.counts.update(counts.astype("<i8").tobytes())
-            made.columns.update(columns.astype("<u4").tobytes())
-            made.values.update(values.astype("<f8").tobytes())
+        made.samples = count
         return made.text(self.features)
 
     def dense(self, samples: Indices | slice) -> Array:
@@ -189,6 +185,13 @@ class Problem:
         margins = np.take_along_axis(scores, self.y[:, None], axis=1) - scores
         return np.asarray(margins[np.arange(self.classes) != self.y[:, None]].reshape(len(scores), -1))
 
+    def mean_margins(self) -> Array:
+        """Return z·w of all rows, by key, where w decides for the nearest class mean: its low rows are hard ones."""
+        member = self.y[:, None] == np.arange(self.classes)
+        with np.errstate(all="ignore"):
+            means = np.asarray((self.X.T @ (member / np.maximum(member.sum(axis=0), 1))).T)
+            return self.margins(means, -np.square(means).sum(axis=1) / 2).reshape(-1)
+
     def bounded_margins(self, plane: Hyperplane) -> tuple[Array, float, Fraction]:
         """Return z·w of all rows times a positive number, a bound on their errors, and that number.
 
@@ -213,9 +216,8 @@ class Problem:
 
     def hyperplane(self, vector: Sequence[Fraction | int]) -> Hyperplane:
         """Return w as a hyperplane: one unit for −1/+1, else K that sum to zero, which has the largest margin."""
-        units = [
-            [Fraction(value) for value in vector[at : at + self.width]] for at in range(0, len(vector), self.width)
-        ]
+        blocks = (vector[at : at + self.width] for at in range(0, len(vector), self.width))
+        units = [list(map(Fraction, block)) for block in blocks]
         if not self.signs:
             units = [[Fraction(0)] * self.width, *units]
             means = [sum(values, Fraction(0)) / self.classes for values in zip(*units, strict=True)]

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from torchperc.theory.certificate import Certificate
 from torchperc.theory.problem import Array, Indices, Problem
 from torchperc.theory.verifier import PRIME, Hyperplane, Witness
 
-Clock: TypeAlias = Callable[[], float]  # see countdown
+Clock: TypeAlias = Callable[[], float]  # see seconds_left
 Weights: TypeAlias = dict[int, Fraction]  # a witness: a positive number for some rows, by their keys
 
 MAX_EQUATIONS = 2000  # solved exactly; more would take hours
@@ -71,9 +71,9 @@ def separability(
         >>> tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1]).kind
         'weakly separable'
     """
-    limit = None if time_limit is None else check_number("time_limit", time_limit, above=0)
+    limit = math.inf if time_limit is None else check_number("time_limit", time_limit, above=0)
     problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
-    clock = countdown(limit)
+    clock = partial(seconds_left, time.monotonic(), limit)
     try:
         found = decide(SearchSpace(problem), clock)
         if isinstance(found, list):
@@ -219,7 +219,9 @@ def _by_programs(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights |
     """Return the same by linear programs; if they fail, the rows that may be a witness, the likeliest first."""
     if len(space.keys) <= space.dimension and len(space.keys) * space.dimension <= 4 * _ENTRIES:
         table = space.table(space.keys)  # so few rows are independent as a rule, and then some w has z·w = 1 for all
-        found = space.vector(_rounded(space, _least_squares(table), table))
+        gram = table @ table.T + 1e-9 * table.shape[1] * np.eye(len(table))
+        point = table.T @ np.linalg.solve(gram, np.ones(len(table)))
+        found = space.vector(_rounded(space, point / (np.abs(point).max() or 1.0), table))
         if not len(space.wrong_rows(found)):
             return found
     working = likely = _first_rows(space)
@@ -257,26 +259,11 @@ def _by_programs(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights |
 
 
 def _first_rows(space: SearchSpace) -> Indices:
-    """Return rows to begin with: those that a least-squares fit to some rows finds hardest, and some at random."""
+    """Return rows to begin with: those that are hardest for the nearest class mean."""
     size, every = _affordable(space, 2 * space.dimension), space.keys
     if len(every) <= 2 * size:
         return every
-    random = np.random.default_rng(0)
-    sample = np.sort(random.choice(every, min(len(every), _affordable(space, 10 * size)), replace=False))
-    margins = space.margins(_least_squares(space.table(sample)))
-    hardest = every[np.argpartition(margins, size)[:size]]
-    return np.union1d(hardest, random.choice(every, size, replace=False))
-
-
-def _least_squares(table: Array) -> Array:
-    """Return w of a size of at most 1 for which z·w is nearly the same for all rows."""
-    count, width = table.shape
-    ridge = 1e-9 * max(count, width)
-    if count < width:
-        point = table.T @ np.linalg.solve(table @ table.T + ridge * np.eye(count), np.ones(count))
-    else:
-        point = np.linalg.solve(table.T @ table + ridge * np.eye(width), table.sum(axis=0))
-    return np.asarray(point / (np.abs(point).max() or 1.0))
+    return np.asarray(every[np.argpartition(space.problem.mean_margins()[every], size)[:size]])
 
 
 def _affordable(space: SearchSpace, wanted: int) -> int:
@@ -301,15 +288,11 @@ class UndecidedError(Exception):
     """No proof was found; the message says why."""
 
 
-def countdown(limit: float | None) -> Clock:
-    """Return a function that tells the seconds left of a limit, and raises when there are none."""
-    end = math.inf if limit is None else time.monotonic() + limit
-
-    def left() -> float:
-        if end <= time.monotonic():
-            raise UndecidedError(f"the time limit of {limit:g} s was reached; allow more time")
-        return end - time.monotonic()
-
+def seconds_left(start: float, limit: float) -> float:
+    """Return how much of a time limit is left; :class:`UndecidedError` if nothing is."""
+    left = limit - (time.monotonic() - start)
+    if left <= 0:
+        raise UndecidedError(f"the time limit of {limit:g} s was reached; allow more time")
     return left
 
 
