@@ -81,7 +81,18 @@ class Certificate(Claim):
         else:
             problem = replace(self.rows)  # without cached values, as the data may have changed
         try:
-            _check(verifier.parse(verifier.content_of(self)), problem)
+            claim = verifier.parse(verifier.content_of(self))
+            if claim.kind == "undecided":
+                raise RejectedError("the question was not decided")
+            size = (len(problem.y), problem.features)
+            if size != (claim.samples, claim.features) or problem.digest != claim.digest:
+                raise RejectedError("the certificate is about other data")
+            if claim.hyperplane is not None:
+                verifier.check_hyperplane(claim.hyperplane, claim.kind, *problem.measure(claim.hyperplane))
+            if claim.witness is not None:
+                verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.all_rows})
+                if any(problem.signs_on(vector).any() for vector in claim.witness.null or ()):
+                    raise RejectedError("the witness does not span all samples")
         except RejectedError as reason:
             return str(reason)
         return None
@@ -128,18 +139,3 @@ class Certificate(Claim):
         weak = "but a hyperplane has every sample on its side or on itself, and not all on itself"
         more = weak if self.kind == "weakly separable" else self.reason
         return f"{proof}, made of {count} sample{'s' * (count > 1)}{'; ' * bool(more)}{more}"
-
-
-def _check(claim: Claim, problem: Problem) -> None:
-    """As :func:`torchperc.theory.verifier.examine`, with floats for what floats can prove."""
-    if claim.kind == "undecided":
-        raise RejectedError("the question was not decided")
-    size = (len(problem.y), problem.features)
-    if size != (claim.samples, claim.features) or problem.digest != claim.digest:
-        raise RejectedError("the certificate is about other data")
-    if claim.hyperplane is not None:
-        verifier.check_hyperplane(claim.hyperplane, claim.kind, *problem.measure(claim.hyperplane))
-    if claim.witness is not None:
-        verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.all_rows})
-        if any(problem.signs_on(vector).any() for vector in claim.witness.null or ()):
-            raise RejectedError("the witness does not span all samples")

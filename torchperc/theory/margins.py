@@ -27,9 +27,6 @@ _WORKING_SET = 1000  # rows that are solved together, besides the support found 
 _FREE_BIAS = 1e3  # the weight of the equations Σ λ·e = 0 in the least squares
 
 
-# --- radius and margin --------------------------------------------------------------------------------------------
-
-
 def radius(X: Data, *, bias_step: str = "unit", num_classes: int | None = None) -> float:
     """Return the radius of the data where the update happens: R = √(max ‖x‖² + β).
 
@@ -101,9 +98,6 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
     if len(offset) != len(weight):
         raise ValueError(f"bias has {len(offset)} values for a weight of shape {tuple(weight.shape)}; (K,) is needed")
     return weight, offset
-
-
-# --- the largest margin -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)

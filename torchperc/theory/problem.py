@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, is_sparse
+from torchperc._checks import Data, as_tensor, check_bool, check_choice, check_int, check_labels, is_sparse
 from torchperc.samples import convert
 from torchperc.theory import verifier
 from torchperc.theory.verifier import Digest, Hyperplane
@@ -108,8 +108,11 @@ class Problem:
         if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
             raise TypeError(f"X has dtype {X.dtype}, which float64 does not hold exactly; use X.astype(float)")
         X = float64_samples(X)
-        found = _distinct_values(y) if num_classes is None else 0
-        classes = found if found > 2 else class_count(num_classes)
+        classes = class_count(num_classes)
+        if classes is None:
+            values = as_tensor(y, "y")
+            different = len(values[values == values].unique())  # NaN is no label
+            classes = different if different > 2 else None
         codes = check_labels(y, X.shape[0], classes).cpu().numpy()
         return cls(X, (codes + 1) // 2 if classes is None else codes, classes or 2, bias, classes is None)
 
@@ -175,8 +178,6 @@ class Problem:
         signs[every, self.y[samples]], signs[every, rivals] = 1.0, -1.0
         return signs
 
-    # --- in floats --------------------------------------------------------------------------------------------
-
     def margins(self, weight: Array, offset: Array) -> Array:
         """Return z·w of all rows in float64: weight (units, d), offset (units,) → (N, K − 1)."""
         scores = np.asarray(self.X @ weight.T) + offset
@@ -212,8 +213,6 @@ class Problem:
         known = math.isfinite(error) and bool(np.isfinite(margins).all())
         return margins, error if known else math.inf, Fraction(denominator, 1 << shift)
 
-    # --- exactly ----------------------------------------------------------------------------------------------
-
     def hyperplane(self, vector: Sequence[Fraction | int]) -> Hyperplane:
         """Return w as a hyperplane: one unit for −1/+1, else K that sum to zero, which has the largest margin."""
         blocks = (vector[at : at + self.width] for at in range(0, len(vector), self.width))
@@ -244,9 +243,7 @@ class Problem:
         margins, error, _ = self.bounded_margins(plane)
         doubtful, signs = ~(np.abs(margins) > error), np.sign(margins)
         if keys is not None:
-            asked = np.zeros(len(self), dtype=bool)
-            asked[keys] = True
-            doubtful &= asked.reshape(doubtful.shape)
+            doubtful &= np.isin(np.arange(len(self)), keys).reshape(doubtful.shape)
         part = Hyperplane(tuple(tuple(unit[j] for j in used or [0]) for unit in plane.weight), plane.bias)
         samples, step = np.flatnonzero(doubtful.any(axis=1)), max(1, _CHUNK // self.features)
         for some in np.split(samples, range(step, len(samples), step)):
@@ -263,12 +260,3 @@ class Problem:
             samples = np.flatnonzero(~(lowest - error > lowest.min() + error))
         least = min(min(self.exact_margins(sample, plane)) for sample in samples.tolist())
         return least, int((self.signs_on(plane) > 0).sum())
-
-
-def _distinct_values(y: Data) -> int:
-    """Return how many values y has, if they are numbers; what they must be is checked elsewhere."""
-    try:
-        array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    except ValueError:
-        return 0
-    return len(np.unique(array)) if array.ndim == 1 and array.dtype.kind in "biuf" else 0

@@ -159,8 +159,8 @@ def _certificate(
     problem: Problem, kind: str, plane: Hyperplane | None = None, witness: Witness | None = None, reason: str = ""
 ) -> Certificate:
     labels = ("-1", "1") if problem.signs else tuple(map(str, range(problem.classes)))
-    size, digest = (len(problem.y), problem.features), problem.digest
-    return Certificate(kind, *size, labels, problem.signs, problem.bias, digest, plane, witness, reason, problem)
+    about = (len(problem.y), problem.features, labels, problem.signs, problem.bias, problem.digest)
+    return Certificate(kind, *about, plane, witness, reason, problem)
 
 
 # --- the search ---------------------------------------------------------------------------------------------------
@@ -204,32 +204,22 @@ def _directions(table: Array) -> Array:
 def decide(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights:
     """Return a vector of the space that is positive on its rows, exactly; or a witness that there is none.
 
-    The witness is positive on some rows; on those that the vector had to be 0 on it may have any sign.
+    The witness is positive on some rows; on those that the vector had to be 0 on it may have any sign. If the linear
+    programs fail, exact arithmetic goes on from the rows that may be a witness, the likeliest first.
     """
-    found = _by_programs(space, clock)
-    if not isinstance(found, np.ndarray):
-        return found
-    settled = exact_dual_simplex(space, found, clock, _STEPS)
-    if settled is None:
-        raise UndecidedError(f"the linear program was not precise enough, and {_STEPS} exact exchanges did not help")
-    return settled
-
-
-def _by_programs(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights | Indices:
-    """Return the same by linear programs; if they fail, the rows that may be a witness, the likeliest first."""
     if len(space.keys) <= space.dimension and len(space.keys) * space.dimension <= 4 * _ENTRIES:
         table = space.table(space.keys)  # so few rows are independent as a rule, and then some w has z·w = 1 for all
         gram = table @ table.T + 1e-9 * table.shape[1] * np.eye(len(table))
         point = table.T @ np.linalg.solve(gram, np.ones(len(table)))
-        found = space.vector(_rounded(space, point / (np.abs(point).max() or 1.0), table))
-        if not len(space.wrong_rows(found)):
-            return found
+        vector = space.vector(_rounded(space, point / (np.abs(point).max() or 1.0), table))
+        if not len(space.wrong_rows(vector)):
+            return vector
     working = likely = _first_rows(space)
     for _ in range(_ROUNDS):
         table = space.table(working)
         answer = linear_program(table, space.table(np.array(space.zero, dtype=np.int64)), clock())
         if answer is None:
-            return likely
+            break
         held = np.flatnonzero(answer.duals > 1e-12)  # the rows with a dual value, the largest first
         held = held[np.argsort(-answer.duals[held], kind="stable")]
         low = np.argsort(table @ answer.point, kind="stable")[: table.shape[1] + 1]
@@ -240,22 +230,25 @@ def _by_programs(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights |
                 return settled
         point = _rounded(space, answer.point, table)
         if not (table @ point).min() > 0:
-            return likely
+            break
         margins = space.margins(point)
         if (margins <= 0).any():
             violated = np.flatnonzero(margins < answer.least / 2)
-            count = min(len(violated), _affordable(space, space.dimension))
-            worst = space.keys[violated[np.argsort(margins[violated])[:count]]]
+            count = _affordable(space, space.dimension)
+            wrong = space.keys[violated[np.argsort(margins[violated])[:count]]]
         else:
             vector = space.vector(point)
-            worst = space.wrong_rows(vector)
-            if not len(worst):
+            wrong = space.wrong_rows(vector)
+            if not len(wrong):
                 return vector
-        fresh = np.setdiff1d(worst, working)
+        fresh = np.setdiff1d(wrong, working)
         if not len(fresh):
-            return likely
+            break
         working = np.concatenate((working, fresh))
-    return likely
+    settled = exact_dual_simplex(space, likely, clock, _STEPS)
+    if settled is None:
+        raise UndecidedError(f"the linear program was not precise enough, and {_STEPS} exact exchanges did not help")
+    return settled
 
 
 def _first_rows(space: SearchSpace) -> Indices:
