@@ -103,17 +103,15 @@ def find_weak_separator(problem: Problem, witness: Weights, clock: Clock) -> Cer
         while True:
             clock()
             known = [*zero, *(key for key in sums[-1] if key not in zero)]
-            kept, pivots = independent([problem.exact_row(key)[0] for key in known])
+            rows = [problem.exact_row(key)[0] for key in known]
+            kept, _ = independent(rows)
             if len(kept) == len(zero) and len(sums) > 1:
                 raise UndecidedError("a further sum has no new rows")
-            zero = [known[number] for number in kept]
-            table = [problem.exact_row(key)[0] for key in zero]
-            free = [j for j in range(dimension) if j not in pivots]
-            values = dict(zip(free, random.integers(1, 2**40, len(free)).tolist(), strict=True))
-            (vector,) = null_vectors(table, dimension, [values])  # orthogonal to no row outside the span, but by chance
-            outside = np.flatnonzero(problem.signs_on(problem.hyperplane(vector)))
+            zero, rows = [known[number] for number in kept], [rows[number] for number in kept]
+            (vector,) = null_vectors(rows, dimension, random.integers(1, 2**40, dimension).tolist())
+            outside = np.flatnonzero(problem.signs_on(problem.hyperplane(vector)))  # of their span, but for bad luck
             if not len(outside):
-                columns = null_vectors(table, dimension, [{j: 1} for j in free])
+                columns = null_vectors(rows, dimension)
                 null = tuple(problem.hyperplane(_normalised(problem, column)) for column in columns)
                 evidence = replace(evidence, further=tuple(_sum(problem, part) for part in sums[1:]), null=null)
                 return _certificate(problem, "not separable", None, evidence)
@@ -316,16 +314,20 @@ def _pivots(rows: Sequence[Sequence[int]]) -> list[int]:
     return [next(j for j, value in enumerate(row) if int(value)) for row in form.tolist()[:rank]]
 
 
-def null_vectors(rows: Sequence[Sequence[int]], width: int, free: Sequence[dict[int, int]]) -> list[list[int]]:
-    """Return integer vectors orthogonal to independent rows, each proportional to given values without a pivot."""
+def null_vectors(rows: Sequence[Sequence[int]], width: int, given: Sequence[int] | None = None) -> list[list[int]]:
+    """Return a basis of the integer vectors orthogonal to independent rows, or one such vector.
+
+    The one vector is proportional to given numbers in all columns without a pivot.
+    """
     pivots = independent(rows)[1]
-    rights = [[-sum(row[j] * value for j, value in given.items()) for row in rows] for given in free]
+    free = [j for j in range(width) if j not in pivots]
+    starts = [{j: 1} for j in free] if given is None else [{j: given[j] for j in free}]
+    rights = [[-sum(row[j] * value for j, value in start.items()) for row in rows] for start in starts]
     solutions, below = solve_exactly([[row[j] for j in pivots] for row in rows], rights)
     vectors = []
-    for given, solution in zip(free, solutions, strict=True):
-        entries = {j: value * below for j, value in given.items()} | dict(zip(pivots, solution, strict=True))
-        common = math.gcd(*entries.values()) or 1
-        vectors.append([entries.get(j, 0) // common for j in range(width)])
+    for start, solution in zip(starts, solutions, strict=True):
+        entries = {j: value * below for j, value in start.items()} | dict(zip(pivots, solution, strict=True))
+        vectors.append(_integers([entries.get(j, 0) for j in range(width)]))
     return vectors
 
 
@@ -382,12 +384,9 @@ class SearchSpace:
                 weight = made[-len(scales) :]
                 shifts = zip(weight, self.centre.tolist(), strict=True)
                 made.append(Fraction(block[-1]) - sum((w * Fraction(c) for w, c in shifts if c), Fraction(0)))
-        if not self.zero:
-            return made
-        free = set(range(self.dimension)) - set(independent(self._zero_rows)[1])
-        common = math.lcm(*(made[j].denominator for j in free))
-        (solved,) = null_vectors(self._zero_rows, self.dimension, [{j: int(made[j] * common) for j in free}])
-        return [Fraction(value) for value in solved]
+        if self.zero:
+            made = list(map(Fraction, null_vectors(self._zero_rows, self.dimension, _integers(made))[0]))
+        return made
 
 
 def exact_dual_simplex(
