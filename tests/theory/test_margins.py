@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import chain, combinations
 
 import numpy as np
@@ -21,9 +22,7 @@ from torchperc.theory.problem import BIAS_STEPS
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
-
-
-# --- oracles ------------------------------------------------------------------------------------------------------
+largest = partial(max_margin, regularize_bias=True)  # that of the theorems on the rule
 
 
 def constant(X, bias_step):
@@ -85,18 +84,34 @@ def solved(rows):
     return [row[-1] for row in rows]
 
 
+def small_set(seed):
+    """Few integers, of which many sets have repeated or collinear points, or cannot be separated."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, (int(rng.integers(2, 7)), int(rng.integers(1, 4)))) + rng.choice([0, 50])
+    y = np.where(X @ rng.normal(size=X.shape[1]) > np.median(X), 1, -1)
+    y[:2] = [1, -1]
+    return X, y
+
+
+def halves(X, y):
+    """(x − x′)/2 of all pairs of a sample of class +1 and one of class −1: the hull whose distance is geometric."""
+    plus, minus = ([x for x, label in zip(X, y, strict=True) if label == sign] for sign in (1, -1))
+    return [[Fraction(int(a) - int(b), 2) for a, b in zip(x, z, strict=True)] for x in plus for z in minus]
+
+
+def exact_squared_margin(best, X, y, regularize_bias=True):
+    """(min y·s)²/‖w‖² of two classes with bias step "unit", no number rounded; negative if wrong."""
+    w, b = [Fraction(v) for v in best.weight[0].tolist()], Fraction(best.bias.item())
+    least = min(int(t) * (dot(w, map(Fraction, x)) + b) for x, t in zip(np.asarray(X).tolist(), y, strict=True))
+    return least * abs(least) / (dot(w, w) + b * b * regularize_bias)
+
+
 def dot(a, b):
     return sum((p * q for p, q in zip(a, b, strict=True)), Fraction(0))
 
 
-def exact_squared_margin(weight, X, y):
-    """(min y·w·x)²/‖w‖² for one (w, b) with bias step "unit", no number rounded; negative if wrong."""
-    w = [Fraction(float(v)) for v in weight]
-    lowest = min(
-        int(label) * sum(a * b for a, b in zip(w, map(Fraction, (*x, 1)), strict=True))
-        for x, label in zip(X, y, strict=True)
-    )
-    return (1 if lowest > 0 else -1) * lowest**2 / sum(v * v for v in w)
+def by_rule(net, X, y, **options):
+    return tp.RuleTrainer(**{"max_epochs": 5000, **options}).fit(net, X, y)
 
 
 def separable(seed, count=30, width=3, gap=0.3, bias_step="unit"):
@@ -126,26 +141,9 @@ def separable_classes(seed, count=30, width=3, classes=3, gap=0.3, bias_step="un
     return np.array(X), np.array(y)
 
 
-def largest(X, y, **options):
-    """The largest margin of the theorems on the rule."""
-    return max_margin(X, y, regularize_bias=True, **options)
-
-
-def long_run(net, X, y, **options):
-    return tp.RuleTrainer(max_epochs=5000, **options).fit(net, X, y)
-
-
-# --- the figures of the task --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def setosa():
+def test_iris_setosa_against_the_rest():
     X, t = load_iris(return_X_y=True)
-    return X, np.where(t == 0, 1, -1)
-
-
-def test_iris_setosa_against_the_rest(setosa):
-    X, y = setosa
+    y = np.where(t == 0, 1, -1)
     best = largest(X, y)
     assert round(radius(X) ** 2, 2) == 124.46
     assert round(best.margin, 5) == round(best.upper, 5) == 0.74912
@@ -156,9 +154,6 @@ def test_iris_setosa_against_the_rest(setosa):
     assert best.gap <= 1e-12
 
 
-# --- radius -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
 def test_radius_is_the_longest_update(bias_step):
     X, y = separable_classes(3, bias_step=bias_step)
@@ -166,24 +161,6 @@ def test_radius_is_the_longest_update(bias_step):
         longest = max(np.linalg.norm(point) for point in differences(X, target, bias_step, classes))
         assert radius(X, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
         assert radius(csr_array(X), bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
-
-
-def test_a_radius_step_is_a_unit_step_on_a_constant_feature():
-    """The run with bias_step="radius" is the run without a bias on (x, R), and so are radius, margin and bound."""
-    X, y = separable(4)
-    X = np.vstack((np.round(X * 8), [[0.0, 30.0, 40.0]]))  # whole numbers, with a longest sample of whole length
-    y = np.append(y, 1)
-    lifted = np.column_stack((X, np.full(len(X), 50.0)))
-    net, plain = tp.Perceptron(3, dtype=torch.float64), tp.Perceptron(4, bias=False, dtype=torch.float64)
-    one = tp.RuleTrainer(max_epochs=40, bias_step="radius").fit(net, X, y)
-    two = tp.RuleTrainer(max_epochs=40).fit(plain, lifted, y)
-    assert one.log.equals(two.log)
-    assert radius(X, bias_step="radius") == radius(lifted, bias_step="none")
-    assert margin(net, X, y, bias_step="radius") == pytest.approx(margin(plain, lifted, y, bias_step="none"), rel=1e-12)
-    assert one.history[-1].norm == pytest.approx(two.history[-1].norm, rel=1e-12)
-
-
-# --- margin of given weights --------------------------------------------------------------------------------------
 
 
 def test_margin_by_hand():
@@ -236,9 +213,6 @@ def test_a_free_bias_is_the_distance_from_the_hyperplane(bias_step):
     )
 
 
-# --- the largest margin -------------------------------------------------------------------------------------------
-
-
 def test_and_has_the_margin_one_over_root_seventeen():
     """(2, 2, −3) has slack 1 on three samples, which combine to a multiple of it: nothing better exists."""
     best = largest(*AND)
@@ -283,8 +257,7 @@ def test_features_of_very_different_size():
         assert best.gap <= 1e-6 * best.upper or best.upper <= 1e-13 * len(X) * radius(X)
         separated += best.separable
         if best.separable:
-            weight = torch.cat((best.weight[0], best.bias))
-            assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+            assert exact_squared_margin(best, X, y) >= Fraction(best.margin) ** 2
     assert separated >= 10
 
 
@@ -320,8 +293,7 @@ def test_breast_cancer_is_separable_by_a_hair():
     assert best.separable
     assert best.margin == pytest.approx(4.137e-5, rel=1e-4)
     assert 0 <= best.gap <= 1e-5 * best.upper
-    weight = torch.cat((best.weight[0], best.bias))
-    assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+    assert exact_squared_margin(best, X, y) >= Fraction(best.margin) ** 2
     assert 1e16 < mistake_bound(X, y, gamma=best.margin) < 2e16
     free = max_margin(X, y)
     assert free.margin == pytest.approx(4.13714e-5, rel=1e-5)
@@ -342,60 +314,33 @@ def test_bounds_hold_wherever_the_search_stops(monkeypatch):
         assert cycles > 1 or early.gap > best.gap
 
 
-# --- a free bias --------------------------------------------------------------------------------------------------
-
-
-def geometric(best, X, y):
-    """The distance of the nearest sample from the hyperplane."""
-    X = torch.as_tensor(np.asarray(X, dtype=float))
-    return float(tp.functional.geometric_margin(X, torch.as_tensor(y), best.weight, best.bias))
-
-
-def halves(X, y):
-    """(x − x′)/2 of all pairs of a sample of class +1 and one of class −1: the hull whose distance is geometric."""
-    plus, minus = ([x for x, label in zip(X, y, strict=True) if label == sign] for sign in (1, -1))
-    return [[Fraction(int(a) - int(b), 2) for a, b in zip(x, z, strict=True)] for x in plus for z in minus]
-
-
-def small_set(seed, classes):
-    """Few whole numbers, of which many sets have repeated or collinear points, or cannot be separated."""
-    rng = np.random.default_rng(seed)
-    X = rng.integers(-3, 4, (int(rng.integers(2, 7)), int(rng.integers(1, 4)))) + rng.choice([0, 50])
-    if classes is None:
-        y = np.where(X @ rng.normal(size=X.shape[1]) > np.median(X), 1, -1)
-        y[:2] = [1, -1]
-        return X, y
-    return X[:4, :1], np.arange(len(X[:4])) % classes
-
-
 @pytest.mark.parametrize("regularize_bias", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_both_margins_of_small_sets_against_exact_rationals(seed, regularize_bias):
-    X, y = small_set(seed, None)
+def test_small_sets_against_exact_rationals(seed, regularize_bias):
+    X, y = small_set(seed)
     best = max_margin(X, y, regularize_bias=regularize_bias)
-    squared = exact_squared_distance(
-        [[int(label) * int(value) for value in (*x, 1)] for x, label in zip(X, y, strict=True)]
-        if regularize_bias
-        else halves(X, y)
-    )
+    squared = exact_squared_distance(differences(X, y, "unit") if regularize_bias else halves(X, y))
     assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
     assert best.separable == (squared > 0)
     assert best.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
     assert best.upper == pytest.approx(math.sqrt(squared), rel=1e-9, abs=1e-12)
-    if best.separable:  # the lower bound is what these weights reach, no number rounded
-        w, b = [Fraction(v) for v in best.weight[0].tolist()], Fraction(best.bias.item())
-        least = min(int(t) * (dot(w, map(Fraction, x)) + b) for x, t in zip(X.tolist(), y, strict=True))
-        assert least > 0
-        assert least**2 >= Fraction(best.margin) ** 2 * (dot(w, w) + b * b * regularize_bias)
+    if best.separable:
+        assert exact_squared_margin(best, X, y, regularize_bias) >= Fraction(best.margin) ** 2 > 0
+    if seed < 10:
+        X, y = X[:4, :1], np.arange(len(X[:4])) % 3
+        three = max_margin(X, y, regularize_bias=True, num_classes=3)
+        squared = exact_squared_distance(differences(X, y, "unit", 3))
+        assert Fraction(three.margin) ** 2 <= squared <= Fraction(three.upper) ** 2
+        assert three.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_three_classes_of_small_sets_against_exact_rationals(seed):
-    X, y = small_set(seed, 3)
-    best = max_margin(X, y, regularize_bias=True, num_classes=3)
-    squared = exact_squared_distance(differences(X, y, "unit", 3).astype(int).tolist())
-    assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
-    assert best.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
+def test_a_free_bias_does_not_see_where_the_data_are():
+    for away in (0.0, 1e3, 1e6):
+        X = np.array(AND[0]) + away
+        best = max_margin(X, AND[1])
+        assert best.margin == pytest.approx(1 / math.sqrt(8), rel=1e-6)
+        assert best.gap <= 1e-6
+        assert margin(best, X, AND[1], regularize_bias=False) >= best.margin
 
 
 def test_a_class_without_samples_limits_no_margin():
@@ -424,25 +369,6 @@ def test_a_free_bias_of_many_classes_is_a_counted_one_that_costs_nothing(classes
         assert float(slack(scores, torch.from_numpy(y)).min()) == pytest.approx(best.margin, rel=1e-9)
 
 
-def test_three_classes_in_a_circle_need_a_cycle_of_three():
-    """Each class is nearest to the next; with pairs of classes alone the upper bound would stay too high."""
-    angles = 2 * math.pi * np.array([0, 1, 2, 0.8, 1.8, 2.8]) / 3
-    X, y = np.column_stack((np.cos(angles), np.sin(angles))) + 5, [0, 1, 2, 0, 1, 2]
-    best = max_margin(X, y, num_classes=3)
-    assert best.gap <= 1e-9
-    assert best.margin == pytest.approx(
-        largest_margin(differences(np.column_stack((X, np.full(6, 1e4))), y, "none", 3)), rel=1e-5
-    )
-
-
-def test_a_free_bias_does_not_see_where_the_data_are():
-    for away in (0.0, 1e3, 1e6):
-        best = max_margin(np.array(AND[0]) + away, AND[1])
-        assert best.margin == pytest.approx(1 / math.sqrt(8), rel=1e-6)
-        assert best.gap <= 1e-6
-        assert geometric(best, np.array(AND[0]) + away, AND[1]) >= best.margin
-
-
 def test_without_a_bias_both_margins_are_the_same():
     X, y = separable(3, bias_step="none")
     one, two = (max_margin(X, y, regularize_bias=choice, bias_step="none") for choice in (False, True))
@@ -467,11 +393,8 @@ def test_the_bound_of_the_geometric_margin_would_be_broken():
     """Why the mistake bound counts the bias: with the geometric margin a run makes more mistakes than it allows."""
     X, y = [[-1.0], [1.0]], [-1, 1]
     X = np.array(X) + 20
-    made = long_run(tp.Perceptron(1, dtype=torch.float64), X, y).mistakes
+    made = by_rule(tp.Perceptron(1, dtype=torch.float64), X, y).mistakes
     assert mistake_bound(X, y, gamma=max_margin(X, y).margin) < made <= mistake_bound(X, y)
-
-
-# --- runs keep to the bounds --------------------------------------------------------------------------------------
 
 
 @given(
@@ -491,7 +414,7 @@ def test_every_separable_run_keeps_to_the_bound_and_in_the_bracket(
     assume(len(set(y)) >= 2)
     best = largest(X, y, num_classes=classes, **make)
     assume(best.separable)
-    result = long_run(net.double(), X, y, tie=tie, order=order, lr=lr, **make)
+    result = by_rule(net.double(), X, y, tie=tie, order=order, lr=lr, **make)
     assert result.verdict.name == "SEPARATED"
     assert result.mistakes <= mistake_bound(X, y, num_classes=classes, **make) * (1 + 1e-9)
     ends = result.log.mistakes_by_epoch().cumsum(0).tolist()
@@ -526,7 +449,7 @@ def test_a_run_from_other_weights_than_zero_is_bracketed_by_its_way():
         X, y = separable(seed)
         start = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
         net = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
-        result, best = long_run(net, X, y), largest(X, y)
+        result, best = by_rule(net, X, y), largest(X, y)
         lower, upper = bracket(net, X, y, result.mistakes, start=start)
         assert lower <= best.upper
         assert upper >= best.margin
@@ -540,7 +463,7 @@ def test_a_run_that_demands_slack_keeps_to_its_own_bound():
     for seed in range(12):
         X, y = separable(seed, gap=0.5)
         for lr in (1.0, 0.1):
-            result = long_run(tp.Perceptron(3, dtype=torch.float64), X, y, margin=5.0, lr=lr)
+            result = by_rule(tp.Perceptron(3, dtype=torch.float64), X, y, margin=5.0, lr=lr)
             assert result.verdict.name == "SEPARATED"
             assert result.mistakes <= mistake_bound(X, y, margin=5.0, lr=lr)
             broken += result.mistakes > mistake_bound(X, y)
@@ -596,42 +519,29 @@ def test_the_bound_of_a_given_margin():
     assert mistake_bound(X, y, gamma=0.5, bias_step="none") == 8
 
 
-# --- bad input ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: radius([[1.0, math.nan]]), ValueError, r"X\[0, 1\] = nan"),
-        (lambda: radius([1.0, 2.0]), ValueError, "X must have two dimensions"),
-        (lambda: radius(np.zeros((0, 2))), ValueError, "X is empty"),
-        (lambda: radius([[1e200]]), ValueError, "scale X down"),
-        (lambda: radius([[1.0]], bias_step="one"), ValueError, "bias_step='one' is unknown"),
+        (lambda: radius([[1e200]]), ValueError, "X .*scale"),
+        (lambda: radius([[1.0]], bias_step="one"), ValueError, "bias_step='one'"),
         (lambda: radius([[1.0]], num_classes=1), ValueError, "num_classes=1"),
-        (lambda: margin(tp.MLP(2), *AND), TypeError, "found MLP"),
-        (lambda: margin(tp.JointPerceptron(2, 2), *AND), TypeError, "found JointPerceptron"),
-        (lambda: margin(tp.Perceptron(2), *AND), ValueError, "all zero"),
-        (lambda: margin(([[1.0]], [0.0]), *AND), ValueError, "weight has 1 features but 2 are needed"),
+        (lambda: margin(tp.JointPerceptron(2, 2), *AND), TypeError, "net .*JointPerceptron"),
+        (lambda: margin(tp.Perceptron(2), *AND), ValueError, "zero"),
+        (lambda: margin(([[1.0]], [0.0]), *AND), ValueError, "weight has 1 features"),
         (lambda: margin(([[1.0, 2.0]], [0.0, 1.0]), *AND), ValueError, "bias has 2 values"),
-        (lambda: margin(([[1.0, 2.0]], [math.inf]), *AND), ValueError, "bias"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "no place for a bias"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, regularize_bias="both"), TypeError, "regularize_bias"),
-        (lambda: margin(([[0.0, 0.0]], [1.0]), *AND, regularize_bias=False), ValueError, "all zero"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), AND[0], [0, 0, 0, 1]), ValueError, "must hold -1 and \\+1"),
-        (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "class indices 0 to 1"),
-        (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "one class only"),
-        (lambda: max_margin(AND[0], [1, -1]), ValueError, "2 values for 4 samples"),
+        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "bias_step='none'"),
+        (lambda: margin(([[0.0, 0.0]], [1.0]), *AND, regularize_bias=False), ValueError, "zero"),
+        (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "y .*0 to 1"),
+        (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "y .*one class"),
         (lambda: max_margin(*AND, regularize_bias="both"), TypeError, "regularize_bias"),
         (lambda: max_margin(*AND, tolerance=0), ValueError, "tolerance=0"),
-        (lambda: max_margin(AND[0], [0, 1, 2, 3], num_classes=3), ValueError, "0 to 2"),
         (lambda: mistake_bound(*AND, margin=-1), ValueError, "margin=-1"),
         (lambda: mistake_bound(*AND, lr=0), ValueError, "lr=0"),
         (lambda: mistake_bound(*AND, gamma=math.nan), ValueError, "gamma=nan"),
-        (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "all zero"),
+        (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "zero"),
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 0.0), ValueError, "gamma=0.0"),
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=-1), ValueError, "t=-1"),
-        (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=np.eye(2)), TypeError, "found ndarray"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=(np.eye(2), None)), ValueError, "start has 2 rows"),
     ],
 )  # fmt: skip
