@@ -1,5 +1,6 @@
 """Radius, margin, the largest margin and the bounds on mistakes, against closed forms, exact rationals and runs."""
 
+import copy
 import math
 from fractions import Fraction
 from functools import partial
@@ -15,7 +16,6 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
-from torchperc.nn.functional import functional_margins as slack
 from torchperc.theory.bounds import bracket, inseparable_bound, mistake_bound
 from torchperc.theory.margins import margin, max_margin, radius
 from torchperc.theory.problem import BIAS_STEPS
@@ -110,10 +110,6 @@ def dot(a, b):
     return sum((p * q for p, q in zip(a, b, strict=True)), Fraction(0))
 
 
-def by_rule(net, X, y, **options):
-    return tp.RuleTrainer(**{"max_epochs": 5000, **options}).fit(net, X, y)
-
-
 def separable(seed, count=30, width=3, gap=0.3, bias_step="unit"):
     """Points at least ``gap`` from a random hyperplane (through the origin for "none")."""
     rng = np.random.default_rng(seed)
@@ -141,87 +137,39 @@ def separable_classes(seed, count=30, width=3, classes=3, gap=0.3, bias_step="un
     return np.array(X), np.array(y)
 
 
-def test_iris_setosa_against_the_rest():
-    X, t = load_iris(return_X_y=True)
-    y = np.where(t == 0, 1, -1)
-    best = largest(X, y)
-    assert round(radius(X) ** 2, 2) == 124.46
-    assert round(best.margin, 5) == round(best.upper, 5) == 0.74912
-    assert round(mistake_bound(X, y), 1) == 221.8
-    result = tp.RuleTrainer().fit(tp.Perceptron(4, dtype=torch.float64), X, y)
-    assert result.verdict.name == "SEPARATED"
-    assert result.mistakes == 5
-    assert best.gap <= 1e-12
-
-
-@pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_radius_is_the_longest_update(bias_step):
-    X, y = separable_classes(3, bias_step=bias_step)
-    for classes, target in ((None, np.where(y > 0, 1, -1)), (3, y)):
-        longest = max(np.linalg.norm(point) for point in differences(X, target, bias_step, classes))
-        assert radius(X, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
-        assert radius(csr_array(X), bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
-
-
 def test_margin_by_hand():
     X, y = [[0], [4]], [-1, 1]
-    pair = ([[3.0]], [-8.0])  # slacks 8 and 4
+    pair = ([[3.0]], [-8.0])  # y·s is 8 and 4
     assert margin(pair, X, y) == 4 / math.sqrt(73)
     assert margin(pair, X, y, bias_step="radius") == 4 / math.sqrt(9 + 64 / 16)  # b = v·4, so v = −2
     assert margin(([[3.0]], None), [[-1], [4]], y, bias_step="none") == 1.0
     assert margin(pair, X, [1, 1]) == -8 / math.sqrt(73)
-
-
-def test_margin_takes_nets_pairs_and_any_precision():
-    X, y = AND
     net, linear = tp.Perceptron(2), torch.nn.Linear(2, 1)
     net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
     linear.load_state_dict(net.state_dict())
-    expected = 1 / math.sqrt(29)
+    sparse = csr_matrix(np.array(AND[0], dtype=float))
     for weights in (net, linear, (net.weight, net.bias), [[[3, 2]], [-4]], ([[3, 2]], -4)):
-        assert margin(weights, X, y) == expected
-    assert margin(net, torch.tensor(X, dtype=torch.float32), torch.tensor(y)) == expected
-    assert margin(net, csr_matrix(np.array(X, dtype=float)), y) == expected
+        assert margin(weights, *AND) == margin(weights, sparse, AND[1]) == 1 / math.sqrt(29)
+        for bias_step in BIAS_STEPS:  # the distance from the hyperplane: ‖w‖ without the bias
+            assert margin(weights, *AND, regularize_bias=False, bias_step=bias_step) == 1 / math.sqrt(13)
 
 
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_margin_of_classes_is_the_smallest_product_with_a_difference(bias_step):
-    X, y = separable_classes(5, bias_step=bias_step)
-    net = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64, bias=bias_step != "none")
-    bias = torch.zeros(3) if net.bias is None else net.bias.detach()
-    scale = constant(X, bias_step) or 1.0
-    flat = np.column_stack((net.weight.detach(), bias / scale)).reshape(-1)
-    expected = (differences(X, y, bias_step, 3) @ flat).min() / np.linalg.norm(flat)
-    assert margin(net, X, y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
-    assert margin(net, csr_array(X), y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_a_free_bias_is_the_distance_from_the_hyperplane(bias_step):
-    """1/√13 and 1/√29 for the same weights: ‖w‖ without and with the bias."""
-    net = tp.Perceptron(2, dtype=torch.float64)
-    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
-    free = margin(net, *AND, regularize_bias=False, bias_step=bias_step)
-    assert free == float(net.margin(torch.tensor(AND[0], dtype=torch.float64), torch.tensor(AND[1])))
-    assert free == 1 / math.sqrt(13)
-    assert margin(net, *AND, regularize_bias=True) == margin(net, *AND) == 1 / math.sqrt(29)
-    X, y = separable_classes(5)
-    many = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64)
-    scores, length = many(torch.from_numpy(X)).detach(), many.weight.detach().norm()
-    assert margin(many, X, y, regularize_bias=False) == pytest.approx(
-        float(slack(scores, torch.from_numpy(y)).min() / length)
-    )
-
-
-def test_and_has_the_margin_one_over_root_seventeen():
-    """(2, 2, −3) has slack 1 on three samples, which combine to a multiple of it: nothing better exists."""
-    best = largest(*AND)
-    assert Fraction(best.margin) ** 2 <= Fraction(1, 17) <= Fraction(best.upper) ** 2
-    assert best.gap < 1e-13
-    assert best.support.tolist() == [1, 2, 3]
-    expected = torch.tensor([2.0, 2.0, -3.0], dtype=torch.float64) / math.sqrt(17)
-    torch.testing.assert_close(torch.cat((best.weight[0], best.bias)), expected, rtol=0, atol=1e-14)
-    assert mistake_bound(*AND) == pytest.approx(51, rel=1e-12)
+@pytest.mark.parametrize("classes", [None, 3])
+def test_radius_and_margin_are_those_of_the_differences(bias_step, classes):
+    X, y = separable_classes(5, classes=3, bias_step=bias_step)
+    y = y if classes else np.where(y > 0, 1, -1)
+    options = {"init": "normal", "seed": 1, "dtype": torch.float64, "bias": bias_step != "none"}
+    net = tp.MulticlassPerceptron(3, 3, **options) if classes else tp.Perceptron(3, **options)
+    bias = torch.zeros(classes or 1) if net.bias is None else net.bias.detach()
+    flat = np.column_stack((net.weight.detach(), bias / (constant(X, bias_step) or 1.0))).reshape(-1)
+    points = differences(X, y, bias_step, classes)
+    least, longest = (points @ flat).min(), np.linalg.norm(points, axis=1).max()
+    free = least / float(net.weight.detach().norm())
+    for data in (X, csr_array(X)):
+        assert radius(data, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
+        assert margin(net, data, y, bias_step=bias_step) == pytest.approx(least / np.linalg.norm(flat), rel=1e-12)
+        assert margin(net, data, y, regularize_bias=False, bias_step=bias_step) == pytest.approx(free, rel=1e-12)
 
 
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
@@ -231,18 +179,16 @@ def test_the_largest_margin_against_least_distance_programming(bias_step, classe
     for seed in range(6):
         make = {"count": 25, "width": 2 + seed % 3, "bias_step": bias_step, "gap": 0.01 + 0.1 * seed}
         X, y = separable(seed, **make) if classes is None else separable_classes(seed, classes=classes, **make)
-        points = differences(X, y, bias_step, classes)
-        expected = largest_margin(points)
+        expected = largest_margin(differences(X, y, bias_step, classes))
         best = largest(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
-        assert expected > 0
         assert best.margin == pytest.approx(expected, rel=1e-6)
         assert best.upper == pytest.approx(expected, rel=1e-6)
         assert 0 <= best.gap <= 1e-6 * best.upper
         assert margin(best, X, y, bias_step=bias_step) == pytest.approx(best.margin, rel=1e-9)
-        # unit length, so that the smallest slack is the margin
-        scores = best.weight.numpy() @ X.T + best.bias.numpy()[:, None]
-        lowest = slack(torch.from_numpy(scores.T if classes else scores[0]), torch.from_numpy(y)).min()
-        assert float(lowest) == pytest.approx(best.margin, rel=1e-9)
+        if bias_step == "none":
+            same = max_margin(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
+            assert (same.margin, same.upper, same.support.tolist()) == (best.margin, best.upper, best.support.tolist())
+            assert not same.bias.any()
 
 
 def test_features_of_very_different_size():
@@ -365,15 +311,7 @@ def test_a_free_bias_of_many_classes_is_a_counted_one_that_costs_nothing(classes
         assert best.margin == pytest.approx(dear, rel=1e-4)
         assert best.gap <= 1e-6 * best.upper
         assert counted.margin < best.margin
-        scores = torch.from_numpy(X @ best.weight.numpy().T + best.bias.numpy())
-        assert float(slack(scores, torch.from_numpy(y)).min()) == pytest.approx(best.margin, rel=1e-9)
-
-
-def test_without_a_bias_both_margins_are_the_same():
-    X, y = separable(3, bias_step="none")
-    one, two = (max_margin(X, y, regularize_bias=choice, bias_step="none") for choice in (False, True))
-    assert (one.margin, one.upper, one.support.tolist()) == (two.margin, two.upper, two.support.tolist())
-    assert one.bias.tolist() == [0.0]
+        assert margin(best, X, y, regularize_bias=False) == pytest.approx(best.margin, rel=1e-9)
 
 
 @pytest.mark.parametrize("regularize_bias", [False, True])
@@ -389,72 +327,40 @@ def test_samples_behind_others_change_nothing(regularize_bias):
     assert (every.support - 20_000).tolist() == small.support.tolist()
 
 
-def test_the_bound_of_the_geometric_margin_would_be_broken():
-    """Why the mistake bound counts the bias: with the geometric margin a run makes more mistakes than it allows."""
-    X, y = [[-1.0], [1.0]], [-1, 1]
-    X = np.array(X) + 20
-    made = by_rule(tp.Perceptron(1, dtype=torch.float64), X, y).mistakes
-    assert mistake_bound(X, y, gamma=max_margin(X, y).margin) < made <= mistake_bound(X, y)
-
-
 @given(
     st.integers(0, 10**6), st.integers(4, 30), st.integers(1, 5), st.sampled_from([None, None, 2, 3, 5]),
     st.sampled_from(BIAS_STEPS), st.sampled_from(["update", "sign"]),
-    st.sampled_from(["given", "shuffled", "random-mistake"]), st.sampled_from([1.0, 0.25, 3.0]),
+    st.sampled_from(["given", "shuffled", "random-mistake"]),
+    st.sampled_from([1.0, 0.25, 3.0]), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_every_separable_run_keeps_to_the_bound_and_in_the_bracket(
-    seed, count, width, classes, bias_step, tie, order, lr
+    seed, count, width, classes, bias_step, tie, order, lr, weighted, started
 ):
-    make, bias = {"bias_step": bias_step}, bias_step != "none"
+    """γ*·Σ c ≤ ‖w − w₀‖ and, from zero, ‖w‖ ≤ R·√(Σ c²): (Σ c)²/Σ c² keeps to the bound; c = η without weights."""
+    make = {"bias_step": bias_step}
+    options = {"bias": bias_step != "none", "dtype": torch.float64, "init": "normal" if started else "zeros", "seed": 0}
     if classes is None:
-        (X, y), net = separable(seed, count, width, **make), tp.Perceptron(width, bias=bias)
+        (X, y), net = separable(seed, count, width, **make), tp.Perceptron(width, **options)
     else:
         X, y = separable_classes(seed, count, width, classes, **make)
-        net, tie, order = tp.MulticlassPerceptron(width, classes, bias=bias), "update", "given"
+        net, tie = tp.MulticlassPerceptron(width, classes, **options), "update"
     assume(len(set(y)) >= 2)
-    best = largest(X, y, num_classes=classes, **make)
+    best, start = largest(X, y, num_classes=classes, **make), copy.deepcopy(net)
     assume(best.separable)
-    result = by_rule(net.double(), X, y, tie=tie, order=order, lr=lr, **make)
+    weights = np.random.default_rng(seed).uniform(0.2, 5.0, len(X)) if weighted else None
+    trainer = tp.RuleTrainer(5000, tie=tie, order=order, lr=lr, **make)
+    result = trainer.fit(net, X, y, sample_weight=weights)
     assert result.verdict.name == "SEPARATED"
-    assert result.mistakes <= mistake_bound(X, y, num_classes=classes, **make) * (1 + 1e-9)
+    coefs = result.log.coef.abs()
+    if not started:
+        bound = mistake_bound(X, y, num_classes=classes, **make)
+        assert float(coefs.sum() ** 2 / coefs.square().sum()) <= bound * (1 + 1e-9)
     ends = result.log.mistakes_by_epoch().cumsum(0).tolist()
-    for t in {1, result.mistakes, *ends[:: len(ends) // 20 + 1]} - {0}:
-        state = result.log.state_at(t)
-        lower, upper = bracket((state.weight, state.bias), X, y, t, lr, **make)
+    for t in {min(1, result.mistakes), result.mistakes, *ends[:: len(ends) // 20 + 1]} - {0}:
+        state, total = result.log.state_at(t), float(coefs[:t].sum()) / lr
+        lower, upper = bracket((state.weight, state.bias), X, y, total, lr, start=start, **make)
         assert lower <= best.upper * (1 + 1e-9)
         assert upper >= best.margin * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_sample_weights_put_their_sum_in_place_of_the_number_of_mistakes(classes):
-    """γ*·Σ c ≤ ‖w‖ ≤ R·√(Σ c²): the bracket has Σ c below the line, and (Σ c)²/Σ c² keeps to the bound."""
-    for seed in range(8):
-        X, y = separable(seed) if classes is None else separable_classes(seed)
-        weights = np.random.default_rng(seed).uniform(0.2, 5.0, len(X))
-        net = tp.Perceptron(3, dtype=torch.float64) if classes is None else tp.MulticlassPerceptron(3, 3).double()
-        result = tp.RuleTrainer(max_epochs=5000, lr=0.5).fit(net, X, y, sample_weight=weights)
-        best, coefs = largest(X, y, num_classes=classes), result.log.coef.abs()
-        assert result.verdict.name == "SEPARATED"
-        assert float(coefs.sum() ** 2 / coefs.square().sum()) <= mistake_bound(X, y, num_classes=classes) * (1 + 1e-9)
-        for t in range(1, result.mistakes + 1):
-            state, total = result.log.state_at(t), float(coefs[:t].sum())
-            lower, upper = bracket((state.weight, state.bias), X, y, total / 0.5, 0.5)
-            assert lower <= best.upper * (1 + 1e-9)
-            assert upper >= best.margin * (1 - 1e-9)
-        assert upper == pytest.approx(result.history[-1].norm / total, rel=1e-12)
-
-
-def test_a_run_from_other_weights_than_zero_is_bracketed_by_its_way():
-    for seed in range(6):
-        X, y = separable(seed)
-        start = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
-        net = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
-        result, best = by_rule(net, X, y), largest(X, y)
-        lower, upper = bracket(net, X, y, result.mistakes, start=start)
-        assert lower <= best.upper
-        assert upper >= best.margin
-        way = math.hypot(float((net.weight - start.weight).detach().norm()), float((net.bias - start.bias).detach()))
-        assert upper == pytest.approx(way / result.mistakes if result.mistakes else math.inf)
 
 
 def test_a_run_that_demands_slack_keeps_to_its_own_bound():
@@ -463,11 +369,25 @@ def test_a_run_that_demands_slack_keeps_to_its_own_bound():
     for seed in range(12):
         X, y = separable(seed, gap=0.5)
         for lr in (1.0, 0.1):
-            result = by_rule(tp.Perceptron(3, dtype=torch.float64), X, y, margin=5.0, lr=lr)
+            result = tp.RuleTrainer(5000, margin=5.0, lr=lr).fit(tp.Perceptron(3, dtype=torch.float64), X, y)
             assert result.verdict.name == "SEPARATED"
             assert result.mistakes <= mistake_bound(X, y, margin=5.0, lr=lr)
             broken += result.mistakes > mistake_bound(X, y)
     assert broken
+
+
+def test_bounds_by_hand():
+    """The bound counts the bias: with the geometric margin a run makes more mistakes than it would allow."""
+    X, y = [[19.0], [21.0]], [-1, 1]
+    made = tp.RuleTrainer(5000).fit(tp.Perceptron(1), X, y).mistakes
+    assert mistake_bound(X, y, gamma=max_margin(X, y).margin) < made <= mistake_bound(X, y)
+    assert mistake_bound(*AND, gamma=0.5) == 12
+    assert mistake_bound(*AND, gamma=-1) == mistake_bound(*AND, gamma=0) == math.inf
+    assert mistake_bound(*AND, gamma=0.5, bias_step="none") == 8
+    result = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(2), *XOR)  # weights that come back to zero
+    state = result.log.last()
+    assert bracket((state.weight, state.bias), *XOR, result.mistakes) == (-math.inf, 0)
+    assert bracket((state.weight, state.bias), *XOR, 0) == (-math.inf, math.inf)
 
 
 def test_the_bound_is_reached():
@@ -476,14 +396,6 @@ def test_the_bound_is_reached():
     result = tp.RuleTrainer().fit(tp.Perceptron(7, bias=False), X, y)
     assert result.mistakes == 7
     assert mistake_bound(X, y, bias_step="none") == pytest.approx(7, rel=1e-12)
-
-
-def test_weights_that_come_back_to_zero_prove_that_nothing_separates():
-    X, y = XOR
-    result = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(2), X, y)
-    state = result.log.last()
-    assert bracket((state.weight, state.bias), X, y, result.mistakes) == (-math.inf, 0)
-    assert bracket((state.weight, state.bias), X, y, 0) == (-math.inf, math.inf)
 
 
 @given(
@@ -510,13 +422,6 @@ def test_inseparable_bound_by_hand():
     assert inseparable_bound(csr_array(np.array(X, float)), y, ([[0.0]], [5.0]), 1.0) == pytest.approx(
         (math.sqrt(2) + 2) ** 2
     )
-
-
-def test_the_bound_of_a_given_margin():
-    X, y = AND
-    assert mistake_bound(X, y, gamma=0.5) == 12
-    assert mistake_bound(X, y, gamma=-1) == mistake_bound(X, y, gamma=0) == math.inf
-    assert mistake_bound(X, y, gamma=0.5, bias_step="none") == 8
 
 
 @pytest.mark.parametrize(
