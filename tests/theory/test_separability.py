@@ -17,7 +17,6 @@ from torchperc.theory import verifier
 from torchperc.theory.problem import Problem
 
 separating = importlib.import_module("torchperc.theory.separability")  # the package has a function of that name
-LPSolution = separating.LPSolution
 
 IRIS, WINE, CANCER = datasets.load_iris(), datasets.load_wine(), datasets.load_breast_cancer()
 DIGITS = datasets.load_digits()
@@ -252,10 +251,10 @@ def test_large_data_are_decided_on_few_rows(flipped, monkeypatch):
 # --- wrong answers of the solver ----------------------------------------------------------------------------------
 
 MISTAKEN = {
-    "a wrong vector": lambda table: LPSolution(np.ones(table.shape[1]), 1.0, np.zeros(len(table))),
-    "no witness": lambda table: LPSolution(np.zeros(table.shape[1]), 0.0, np.zeros(len(table))),
-    "a wrong witness": lambda table: LPSolution(np.zeros(table.shape[1]), 0.0, np.arange(1.0, len(table) + 1)),
-    "not numbers": lambda table: LPSolution(np.full(table.shape[1], np.nan), np.nan, np.full(len(table), np.nan)),
+    "a wrong vector": lambda table: (np.ones(table.shape[1]), 1.0, np.zeros(len(table))),
+    "no witness": lambda table: (np.zeros(table.shape[1]), 0.0, np.zeros(len(table))),
+    "a wrong witness": lambda table: (np.zeros(table.shape[1]), 0.0, np.arange(1.0, len(table) + 1)),
+    "not numbers": lambda table: (np.full(table.shape[1], np.nan), np.nan, np.full(len(table), np.nan)),
 }
 ASKED = {
     "AND": (*tp.data.gate("AND"), "separable"),

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from flint import fmpz_mat, nmod_mat
@@ -84,9 +84,6 @@ def separability(
         return _certificate(problem, "undecided", reason=str(reason))
     error = made.verification_error()
     return made if error is None else _certificate(problem, "undecided", reason=f"the proof did not hold: {error}")
-
-
-# --- certificates -------------------------------------------------------------------------------------------------
 
 
 def find_weak_separator(problem: Problem, witness: Weights, clock: Clock) -> Certificate:
@@ -161,19 +158,11 @@ def _certificate(
     return Certificate(kind, *about, plane, witness, reason, problem)
 
 
-# --- the search ---------------------------------------------------------------------------------------------------
+def linear_program(table: Array, zero: Array, seconds: float) -> tuple[Array, float, Array] | None:
+    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS.
 
-
-class LPSolution(NamedTuple):
-    """The answer of a linear program: w, t and the dual value of each row."""
-
-    point: Array
-    least: float
-    duals: Array
-
-
-def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution | None:
-    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS; ``None`` if it fails."""
+    Returns w, t and the dual value of each row; ``None`` if it fails.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
@@ -190,7 +179,7 @@ def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution | No
     )
     if result.x is None or not result.success:
         return None
-    return LPSolution(result.x[:-1], float(result.x[-1]), -np.asarray(result.ineqlin.marginals))
+    return result.x[:-1], float(result.x[-1]), -np.asarray(result.ineqlin.marginals)
 
 
 def _directions(table: Array) -> Array:
@@ -212,26 +201,30 @@ def decide(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights:
         vector = space.vector(_rounded(space, point / (np.abs(point).max() or 1.0), table))
         if not len(space.wrong_rows(vector)):
             return vector
-    working = likely = _first_rows(space)
+    working = likely = space.keys
+    size = _affordable(space, 2 * space.dimension)
+    if len(working) > 2 * size:  # begin with those that are hardest for the nearest class mean
+        working = likely = working[np.argpartition(space.problem.mean_margins()[working], size)[:size]]
     for _ in range(_ROUNDS):
         table = space.table(working)
         answer = linear_program(table, space.table(np.array(space.zero, dtype=np.int64)), clock())
         if answer is None:
             break
-        held = np.flatnonzero(answer.duals > 1e-12)  # the rows with a dual value, the largest first
-        held = held[np.argsort(-answer.duals[held], kind="stable")]
-        low = np.argsort(table @ answer.point, kind="stable")[: table.shape[1] + 1]
+        solution, least, duals = answer
+        held = np.flatnonzero(duals > 1e-12)  # the rows with a dual value, the largest first
+        held = held[np.argsort(-duals[held], kind="stable")]
+        low = np.argsort(table @ solution, kind="stable")[: table.shape[1] + 1]
         likely = working[np.concatenate((held, low[~np.isin(low, held)]))]
-        if not answer.least > _SMALL:
+        if not least > _SMALL:
             settled = exact_dual_simplex(space, working[held], clock, _FEW_STEPS)
             if settled is not None:
                 return settled
-        point = _rounded(space, answer.point, table)
+        point = _rounded(space, solution, table)
         if not (table @ point).min() > 0:
             break
         margins = space.margins(point)
         if (margins <= 0).any():
-            violated = np.flatnonzero(margins < answer.least / 2)
+            violated = np.flatnonzero(margins < least / 2)
             count = _affordable(space, space.dimension)
             wrong = space.keys[violated[np.argsort(margins[violated])[:count]]]
         else:
@@ -249,14 +242,6 @@ def decide(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights:
     return settled
 
 
-def _first_rows(space: SearchSpace) -> Indices:
-    """Return rows to begin with: those that are hardest for the nearest class mean."""
-    size, every = _affordable(space, 2 * space.dimension), space.keys
-    if len(every) <= 2 * size:
-        return every
-    return np.asarray(every[np.argpartition(space.problem.mean_margins()[every], size)[:size]])
-
-
 def _affordable(space: SearchSpace, wanted: int) -> int:
     """Return how many rows to take at once: the wanted number, within limits."""
     return min(max(wanted, 100), max(_ENTRIES // space.dimension, 100))
@@ -270,9 +255,6 @@ def _rounded(space: SearchSpace, exact: Array, table: Array) -> Array:
         if float((table @ point).min()) >= 0.98 * best:
             return np.asarray(point)
     return exact
-
-
-# --- exact arithmetic ---------------------------------------------------------------------------------------------
 
 
 class UndecidedError(Exception):
@@ -370,10 +352,6 @@ class SearchSpace:
         """Return keys of rows on which w is not positive, exactly."""
         return self.keys[self.problem.signs_on(self.problem.hyperplane(vector), self.keys)[self.keys] <= 0]
 
-    @cached_property
-    def _zero_rows(self) -> list[list[int]]:
-        return [self.problem.exact_row(key)[0] for key in self.zero]
-
     def vector(self, point: Array) -> list[Fraction]:
         """Return w of a point, up to a positive factor; exactly 0 on the rows where it has to be."""
         made: list[Fraction] = []
@@ -385,7 +363,8 @@ class SearchSpace:
                 shifts = zip(weight, self.centre.tolist(), strict=True)
                 made.append(Fraction(block[-1]) - sum((w * Fraction(c) for w, c in shifts if c), Fraction(0)))
         if self.zero:
-            made = list(map(Fraction, null_vectors(self._zero_rows, self.dimension, _integers(made))[0]))
+            rows = [self.problem.exact_row(key)[0] for key in self.zero]
+            made = list(map(Fraction, null_vectors(rows, self.dimension, _integers(made))[0]))
         return made
 
 

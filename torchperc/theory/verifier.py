@@ -54,9 +54,6 @@ class RejectedError(Exception):
     """The certificate proves nothing about these data; the message says why."""
 
 
-# --- what a certificate claims ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Hyperplane:
     """A separating hyperplane in rational numbers.
@@ -181,9 +178,6 @@ class Claim:
         return False if self.witness is not None and self.witness.null is not None else None
 
 
-# --- certificates as files ----------------------------------------------------------------------------------------
-
-
 def content_of(claim: Claim) -> dict[str, Any]:
     """Return the content of a certificate file; a claim is written in one way only."""
     content = {"format": FORMAT, "version": VERSION, **{name: getattr(claim, name) for name in ENTRIES}}
@@ -304,9 +298,6 @@ def _conditions(claim: Claim) -> Iterator[tuple[str, bool]]:
         known.update(part.rows)
 
 
-# --- exact arithmetic ---------------------------------------------------------------------------------------------
-
-
 def integers(values: Sequence[float]) -> tuple[list[int], int]:
     """Return floats as integers over one power of two."""
     ratios = [float(value).as_integer_ratio() for value in values]
@@ -371,9 +362,6 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
             inverse = pow(row[lead], -1, PRIME)
             kept.append((lead, [value * inverse % PRIME for value in row]))
     return len(kept)
-
-
-# --- the data -----------------------------------------------------------------------------------------------------
 
 
 class Digest:
@@ -471,9 +459,6 @@ def _number(cell: str) -> float | None:
         return None if "_" in cell else float(cell)
     except ValueError:
         return None
-
-
-# --- the proof ----------------------------------------------------------------------------------------------------
 
 
 def examine(claim: Claim, rows: Iterable[Row]) -> None:
