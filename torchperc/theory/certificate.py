@@ -123,19 +123,18 @@ class Certificate(Claim):
         return cls(**vars(claim))
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self._sentence()}"
-
-    def _sentence(self) -> str:
-        if self.kind == "undecided":
-            return self.reason
-        if self.witness is None:
-            if self.signs:
-                return f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
-            return f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
-        count = len(set(self.witness.samples))
-        proof = "a point in both convex hulls" if self.bias else "the origin is in the convex hull of y·x"
-        if len(self.labels) > 2:
-            proof = "the differences φ(x, y) − φ(x, k) have a weighted mean of zero"
-        weak = "but a hyperplane has every sample on its side or on itself, and not all on itself"
-        more = weak if self.kind == "weakly separable" else self.reason
-        return f"{proof}, made of {count} sample{'s' * (count > 1)}{'; ' * bool(more)}{more}"
+        if self.kind == "separable" and self.signs:
+            said = f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
+        elif self.kind == "separable":
+            said = f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
+        elif self.witness is None:
+            said = self.reason
+        else:
+            said = "a point in both convex hulls" if self.bias else "the origin is in the convex hull of y·x"
+            if len(self.labels) > 2:
+                said = "the differences φ(x, y) − φ(x, k) have a weighted mean of zero"
+            count = len(set(self.witness.samples))
+            weak = "; but a hyperplane has every sample on its side or on itself, and not all on itself"
+            more = weak if self.kind == "weakly separable" else "; " * bool(self.reason) + self.reason
+            said += f", made of {count} sample{'s' * (count > 1)}{more}"
+        return f"{self.kind}: {said}"

@@ -45,7 +45,7 @@ def step_limit(
     """
     head = tph.head(head) if isinstance(head, str) else head
     second_derivative = tph.curvature_bound(head, class_count(num_classes) or 1)
-    points = _points(X, bias)
+    points = Points.of(X, "unit" if check_bool("bias", bias) else "none")
     check_choice("reduction", reduction, ("mean", "sum"))
     largest = len(points)
     if isinstance(batch_size, str):
@@ -106,11 +106,7 @@ def largest_eigenvalue(X: Data, *, bias: bool = True) -> float:
         >>> round(largest_eigenvalue([[1.0], [-1.0]]), 9), round(largest_eigenvalue([[3, 4]], bias=False), 9)
         (1.0, 25.0)
     """
-    return _largest(_points(X, bias))
-
-
-def _points(X: Data, bias: bool) -> Points:
-    return Points.of(X, "unit" if check_bool("bias", bias) else "none")
+    return _largest(Points.of(X, "unit" if check_bool("bias", bias) else "none"))
 
 
 def _largest(points: Points) -> float:

@@ -87,8 +87,7 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
     if isinstance(net, Perceptron | MulticlassPerceptron | nn.Linear | MaxMargin):
         net = net.weight, net.bias
     if not isinstance(net, tuple | list) or len(net) != 2:
-        found = f"found {type(net).__name__}"
-        raise TypeError(f"net must be a (Multiclass)Perceptron, an nn.Linear or a pair (weight, bias), {found}")
+        raise TypeError(f"net must be a linear net or a pair (weight, bias), found {type(net).__name__}")
     options: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
     weight, bias = convert.features(net[0], width=width, name="weight", **options), net[1]
     if bias is None:

@@ -71,8 +71,7 @@ class Points:
 
     def squared_radius(self, num_classes: int | None) -> float:
         """Return max ‖x‖² + β; with K classes twice that, the squared length of φ(x, y) − φ(x, r)."""
-        value = float(self.squared_norms.max()) + self.bias_scale
-        return value if num_classes is None else 2 * value
+        return (float(self.squared_norms.max()) + self.bias_scale) * (1 if num_classes is None else 2)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return w·x + b: (N,), or (N, K) for a (K, d) weight."""

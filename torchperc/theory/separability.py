@@ -159,10 +159,7 @@ def _certificate(
 
 
 def linear_program(table: Array, zero: Array, seconds: float) -> tuple[Array, float, Array] | None:
-    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS.
-
-    Returns w, t and the dual value of each row; ``None`` if it fails.
-    """
+    """Return w, t and dual values of: max t, z·w ≥ t, |w_j| ≤ 1, z·w = 0 on ``zero``; ``None`` if HiGHS fails."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
