@@ -101,9 +101,6 @@ def test_eight_threads_find_what_one_finds(name):
     assert all(map(same, one_by_one, together))
 
 
-# --- processes ----------------------------------------------------------------------------------------------------
-
-
 def run_child(context, target, *arguments):
     """What a child process sends, or how it ended if it sends nothing."""
     here, there = context.Pipe()
@@ -138,9 +135,6 @@ def test_a_fork_after_use_learns_the_same():
             np.testing.assert_allclose(after[name][0], expected[0], rtol=1e-9)
         else:
             assert same(after[name], expected), name
-
-
-# --- copies -------------------------------------------------------------------------------------------------------
 
 
 def lit(module):
@@ -216,9 +210,6 @@ def test_a_copied_estimator_goes_on_with_its_stream(select):
         model.partial_fit(X[300:], Y[300:])
     assert np.array_equal(one.coef_, two.coef_)
     assert np.array_equal(one.decision_function(X), two.decision_function(X))
-
-
-# --- long lives ---------------------------------------------------------------------------------------------------
 
 
 def memory():

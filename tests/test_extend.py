@@ -25,9 +25,6 @@ def linear():
     return tp.Perceptron(2, dtype=torch.float64)
 
 
-# --- a rule ---
-
-
 @pytest.mark.parametrize("largest", [float("inf"), 0.125])
 def test_the_rule_has_the_weights_of_a_plain_loop(largest):
     X, y = BLOBS
@@ -41,9 +38,6 @@ def test_the_rule_has_the_weights_of_a_plain_loop(largest):
     assert (len(log), log.steps) == (updates, 120)
     for model, expected in ((log.last(), w), (log.averaged(), np.mean(states, axis=0))):
         np.testing.assert_allclose(torch.cat((model.weight[0], model.bias)).numpy(), expected, rtol=1e-9)
-
-
-# --- a head ---
 
 
 @pytest.mark.filterwarnings(*plain.CHATTER)
@@ -61,9 +55,6 @@ def test_the_head_is_learned_by_a_lightning_module(tmp_path):
     assert head.mistakes(scores, y).tolist() == [False, True, True, False]
     assert head.loss(scores, y, "none").tolist() == [0.0, 0.5, 1.5, 0.0]
     assert head.decide(scores).tolist() == [1, 1, -1, -1]
-
-
-# --- an engine ---
 
 
 @pytest.mark.parametrize(
@@ -111,8 +102,6 @@ def test_an_engine_of_ones_own_is_refused_where_it_cannot_run():
         tp.RuleTrainer(engine=engine).fit(tp.sequences.ChainPerceptron(2, 2), [[[1, 0], [0, 1]]], [[0, 1]])
 
 
-# --- a format ---
-
 WEATHER = """% a comment
 @relation weather
 @attribute outlook {sunny, overcast, rainy}
@@ -141,9 +130,6 @@ def test_the_format_is_read_as_scipy_reads_it(tmp_path):
     assert data.decode(data.y) == [value.decode() for value in table["play"]]
     assert data.names == ("outlook=sunny", "outlook=overcast", "outlook=rainy", "temperature")
     assert data.target == "play"
-
-
-# --- a display ---
 
 
 def test_the_display_has_a_bar_per_sample_and_refuses_many_classes():
