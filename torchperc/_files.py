@@ -34,9 +34,6 @@ def checksum(*content: bytes | memoryview, size: int = 16) -> str:
     return digest.hexdigest()
 
 
-# --- writing ------------------------------------------------------------------------------------------------------
-
-
 def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -> None:
     """Write a file so that its name always holds the old content or the new, also after a loss of power.
 
@@ -136,9 +133,6 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-# --- hidden names, and what killed processes left under them --------------------------------------------------------
-
-
 def hidden_path(folder: Path, kind: str = "part") -> Path:
     """Return a free name ``.torchperc-<kind>-<process>-<random>`` in a folder, for something incomplete.
 
@@ -194,9 +188,6 @@ def _is_running(process: int) -> bool:
     except PermissionError:  # another user's process
         pass
     return True
-
-
-# --- one owner per folder -------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
