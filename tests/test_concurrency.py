@@ -172,19 +172,15 @@ def numbers(part, path="", depth=0, seen=None):
 ONES = {
     "Perceptron": lambda: tp.Perceptron(2, init="normal", seed=0),
     "MLP": lambda: tp.MLP(2, seed=0),
-    "LMSHead": tp.LMSHead,
     "RuleTrainer": lambda: tp.RuleTrainer(order="shuffled", seed=3, class_weight={1: 2.0}),
     "RuleTrainer, kernel": lambda: tp.RuleTrainer(kernel="rbf", gamma=2.0),
     "RuleResult": lambda: fitted_rule(select="averaged", prove=True),
     "RuleResult, voted": lambda: fitted_rule(select="voted"),
     "RuleResult, kernel": lambda: fitted_rule(kernel="poly", degree=2),
     "RuleResult, stream": lambda: tp.RuleTrainer(select="averaged").partial_fit(tp.Perceptron(2), *AND),
-    "MistakeLog": lambda: fitted_rule().log,
     "Certificate": lambda: tp.theory.separability(*tp.data.gate("XOR")),
     "MaxMargin": lambda: tp.theory.max_margin(*AND),
     "Sweep": lambda: tp.sweep(*AND, seeds=range(3)),
-    "CrossCheck": lambda: tp.crosscheck(*AND, epochs=3),
-    "Optimum": lambda: tp.minimise(tp.Perceptron(2), tp.LogisticHead(), *AND, l2=0.1),
     "Dataset": lambda: tp.data.load("iris"),
     "FittedModel": lambda: tp.FittedModel.of(tp.Perceptron(2), tp.PerceptronHead(), labels=["a", "b"]),
     "LitClassifier": lambda: lit(tp.lightning.LitClassifier(tp.Perceptron(2), "logistic")),
@@ -200,16 +196,6 @@ def test_copies_are_equal(name):
     two = pickle.loads(pickle.dumps(one))
     assert type(two) is type(one)
     assert numbers(one) == numbers(two) != {}
-
-
-@pytest.mark.parametrize("select", ["last", "averaged"])
-def test_a_copied_estimator_goes_on_with_its_stream(select):
-    one = tp.sklearn.PerceptronClassifier(select=select).partial_fit(X[:300], Y[:300], classes=[-1, 1])
-    two = pickle.loads(pickle.dumps(one))
-    for model in (one, two):
-        model.partial_fit(X[300:], Y[300:])
-    assert np.array_equal(one.coef_, two.coef_)
-    assert np.array_equal(one.decision_function(X), two.decision_function(X))
 
 
 def memory():

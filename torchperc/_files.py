@@ -183,10 +183,8 @@ def _host() -> str:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's process
-        pass
+    except OSError as error:  # PermissionError: another user's process
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

@@ -9,8 +9,9 @@ import torch
 from scipy.sparse import csr_array, diags_array
 
 import torchperc as tp
-from torchperc.nn import functional as tpf
-from torchperc.theory.learning_rate import auto_lr, largest_eigenvalue, rate_warning, step_limit
+from torchperc import functional as tpf
+from torchperc.theory import auto_lr, rate_warning, step_limit
+from torchperc.theory.learning_rate import largest_eigenvalue
 
 
 def data(seed, count=30, width=4, classes=None):

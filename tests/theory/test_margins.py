@@ -16,12 +16,11 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
-from torchperc.theory.bounds import bracket, inseparable_bound, mistake_bound
-from torchperc.theory.margins import margin, max_margin, radius
-from torchperc.theory.problem import BIAS_STEPS
+from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
+BIAS_STEPS = ("unit", "radius", "none")
 largest = partial(max_margin, regularize_bias=True)  # that of the theorems on the rule
 
 

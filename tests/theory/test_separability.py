@@ -22,9 +22,6 @@ IRIS, WINE, CANCER = datasets.load_iris(), datasets.load_wine(), datasets.load_b
 DIGITS = datasets.load_digits()
 
 
-# --- an independent oracle: Fourier and Motzkin's elimination -----------------------------------------------------
-
-
 def feasible(rows):
     """Whether a·w ≥ b has a solution for all (a, b)."""
     for j in range(len(rows[0][0])):
@@ -98,9 +95,6 @@ def test_small_problems_are_decided_as_elimination_does(problem):
     verifier.examine(
         verifier.parse(verifier.content_of(found)), zip(np.array(X, dtype=float).tolist(), own, strict=True)
     )
-
-
-# --- known facts --------------------------------------------------------------------------------------------------
 
 
 def test_and_is_separable_and_xor_is_not():
@@ -195,9 +189,6 @@ def test_weak_separation_is_named(name):
             found.point()
 
 
-# --- the ways data come -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gate", ["AND", "XOR"])
 def test_tensors_arrays_lists_and_sparse_matrices_are_the_same_data(gate):
     X, y = tp.data.gate(gate)
@@ -247,8 +238,6 @@ def test_large_data_are_decided_on_few_rows(flipped, monkeypatch):
     assert found.verify()
     assert max(seen) < 2000
 
-
-# --- wrong answers of the solver ----------------------------------------------------------------------------------
 
 MISTAKEN = {
     "a wrong vector": lambda table: (np.ones(table.shape[1]), 1.0, np.zeros(len(table))),
@@ -313,9 +302,6 @@ def test_time_runs_out():
     assert not found.verify()
 
 
-# --- the certificate as an object ---------------------------------------------------------------------------------
-
-
 def test_changed_data_are_noticed():
     X, y = IRIS.data.copy(), np.where(IRIS.target == 0, 1, -1)
     found = tp.theory.separability(X, y)
@@ -369,9 +355,6 @@ def test_bad_input(given, error, message):
     X, y = tp.data.gate("AND")
     with pytest.raises(error, match=message):
         tp.theory.separability(**{"X": X, "y": y, **given})
-
-
-# --- what the proofs stand on -------------------------------------------------------------------------------------
 
 
 def problem(X, own, bias):

@@ -98,9 +98,6 @@ def test_the_command_checks_proofs_without_torch(tmp_path):
     assert found.stdout.splitlines()[1] == "0 False False"
 
 
-# --- corruption ---------------------------------------------------------------------------------------------------
-
-
 def places(value, path=()):
     """Every number and text of a certificate, by its path."""
     if isinstance(value, dict | list):
@@ -277,8 +274,6 @@ def test_bad_input_is_named_in_one_line(name, tmp_path, capsys):
     assert message in err
 
 
-# --- reading and digest -------------------------------------------------------------------------------------------
-
 TABLES = {
     "header": ("a,b,label\n1,2,x\n3,4,y\n", None),
     "target by name": ("kind,a,b\nx,1,2\ny,3,4\n", "kind"),
@@ -329,9 +324,6 @@ def test_numbers_are_written_exactly():
     assert verifier.read_number("-3/2") == Fraction(-3, 2)
     for value in (Fraction(0), Fraction(-7, 3), Fraction(3**9000, 2**5000), Fraction(-(2**64)), Fraction(1, 10**5000)):
         assert verifier.read_number(verifier.write_number(value)) == value
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_the_command_says_what_it_proved(call, tmp_path):
