@@ -1,7 +1,7 @@
 """The rates that gradient descent bears, against Hessians by autograd, all batches one by one, and descent itself."""
 
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -107,15 +107,31 @@ def test_lms_converges_below_the_limit_and_diverges_above(batch_size, factor):
     limit = step_limit("lms", X, batch_size=batch_size)
     size = len(X) if batch_size == "full" else batch_size
 
-    def length_after(epochs, lr):
+    def weights_after(epochs, lr):
         w = torch.zeros(2, dtype=torch.float64)
         for _ in range(epochs):
             for x, t in zip(lifted(X).split(size), y.split(size), strict=True):
                 w = w + lr * ((t - x @ w) @ x) / size
-        return float(w.norm())
+        return w
 
-    assert length_after(800, 0.98 * limit) < 10
-    assert length_after(800, factor * limit) > 1e6
+    below, above = weights_after(800, 0.98 * limit), weights_after(800, factor * limit)
+    assert float(below.norm()) < 10
+    assert float(above.norm()) > 1e6
+    if batch_size == "full":
+        best = torch.linalg.lstsq(lifted(X), y.double()[:, None]).solution[:, 0]
+        assert float((below - best).norm()) < 1e-6
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_logistic_loss_falls_with_every_step_below_the_limit(classes):
+    X, y = data(10, classes=classes)
+    shape, lr = ((3, 5) if classes else (5,)), 0.999 * step_limit("logistic", X, num_classes=classes)
+    w, losses = 3 * torch.from_numpy(np.random.default_rng(0).normal(size=shape)), []
+    for _ in range(200):
+        w.requires_grad_()
+        losses.append(tpf.logistic_loss(lifted(X) @ w.T, y) if classes else tpf.logistic_loss(lifted(X) @ w, y))
+        w = (w - lr * torch.autograd.grad(losses[-1], w)[0]).detach()
+    assert all(after < before for before, after in pairwise(losses))
 
 
 def test_auto_rates_and_limits_of_batches():

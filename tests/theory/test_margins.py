@@ -184,6 +184,8 @@ def test_the_largest_margin_against_least_distance_programming(bias_step, classe
         assert best.upper == pytest.approx(expected, rel=1e-6)
         assert 0 <= best.gap <= 1e-6 * best.upper
         assert margin(best, X, y, bias_step=bias_step) == pytest.approx(best.margin, rel=1e-9)
+        length = math.hypot(float(best.weight.norm()), float(best.bias.norm()) / (constant(X, bias_step) or 1.0))
+        assert length == pytest.approx(1, rel=1e-12)  # so that the smallest y·s is the margin
         if bias_step == "none":
             same = max_margin(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
             assert (same.margin, same.upper, same.support.tolist()) == (best.margin, best.upper, best.support.tolist())
@@ -354,12 +356,15 @@ def test_every_separable_run_keeps_to_the_bound_and_in_the_bracket(
     if not started:
         bound = mistake_bound(X, y, num_classes=classes, **make)
         assert float(coefs.sum() ** 2 / coefs.square().sum()) <= bound * (1 + 1e-9)
-    ends = result.log.mistakes_by_epoch().cumsum(0).tolist()
+    ends, upper_at = result.log.mistakes_by_epoch().cumsum(0).tolist(), {}
     for t in {min(1, result.mistakes), result.mistakes, *ends[:: len(ends) // 20 + 1]} - {0}:
         state, total = result.log.state_at(t), float(coefs[:t].sum()) / lr
         lower, upper = bracket((state.weight, state.bias), X, y, total, lr, start=start, **make)
+        upper_at[t] = upper
         assert lower <= best.upper * (1 + 1e-9)
         assert upper >= best.margin * (1 - 1e-9)
+    if result.mistakes and not started:
+        assert upper_at[result.mistakes] == pytest.approx(result.history[-1].norm / float(coefs.sum()), rel=1e-12)
 
 
 def test_a_run_that_demands_slack_keeps_to_its_own_bound():
