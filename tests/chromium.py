@@ -14,19 +14,10 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 SHOTS = Path(__file__).parents[1] / "runs" / "browser"
 PATIENCE = 30_000  # milliseconds
 FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-MISSING = (
-    "Chromium is missing. `make test-all` installs it; by hand: "
-    "apt-get update && apt-get install -y --no-install-recommends chromium"
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+]  # fmt: skip
+MISSING = "Chromium is missing; `make test-all` installs it, by hand: apt-get install --no-install-recommends chromium"
 
 
 @contextmanager

@@ -13,50 +13,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 CACHE = ROOT / ".pytest_cache" / "numba"  # NUMBA_CACHE_DIR of tests and of the processes that they start
-LAYOUTS = list(product((None, 3), (False, True)))
 
 
-def data(classes, sparse):
+def learners():
     import numpy as np
     import scipy.sparse as sp
-
-    X = np.random.default_rng(0).integers(-3, 4, (300, 6)).astype(float)
-    y = np.where(X[:, 0] > 0, 1, -1) if classes is None else X[:, :classes].argmax(1)
-    return (sp.csr_array(X) if sparse else X), y
-
-
-def net(classes):
     import torch
 
     import torchperc as tp
 
-    options = {"dtype": torch.float64}
-    return tp.Perceptron(6, **options) if classes is None else tp.MulticlassPerceptron(6, classes, **options)
+    samples = np.random.default_rng(0).integers(-3, 4, (300, 6)).astype(float)
+    for classes, sparse in product((None, 3), (False, True)):
+        y = samples[:, :classes].argmax(1) if classes else np.where(samples[:, 0] > 0, 1, -1)
+        X = sp.csr_array(samples) if sparse else samples
+        net = tp.MulticlassPerceptron(6, classes) if classes else tp.Perceptron(6)
+        net = net.to(torch.float64)
+        tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net, X, y).log.averaged()
+        tp.sweep(X, y, num_classes=classes, seeds=[0], max_epochs=1)
+        tp.descend(net, tp.LMSHead(), X, y, lr=0.01)
 
 
-def rule():
-    import torchperc as tp
-
-    for classes, sparse in LAYOUTS:
-        result = tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net(classes), *data(classes, sparse))
-        result.log.averaged()
-
-
-def sweeps():
-    import torchperc as tp
-
-    for classes, sparse in LAYOUTS:
-        tp.sweep(*data(classes, sparse), num_classes=classes, seeds=[0], max_epochs=1)
-
-
-def descent():
-    import torchperc as tp
-
-    for classes, sparse in LAYOUTS:
-        tp.descend(net(classes), tp.LMSHead(), *data(classes, sparse), lr=0.01)
-
-
-def chains():
+def sequences():
     import numpy as np
 
     import torchperc as tp
@@ -65,17 +42,11 @@ def chains():
     chain = tp.sequences.ChainPerceptron(4, 3)
     tp.RuleTrainer(1, engine="compiled").fit(chain, X, y).log.averaged()
     chain.predict(list(X))
-
-
-def taggers():
-    import torchperc as tp
-
-    sentences = [[("the", "D"), ("dog", "N"), ("barks", "V")]] * 20
-    words, tags = ([[pair[place] for pair in sentence] for sentence in sentences] for place in (0, 1))
+    words, tags = [["the", "dog", "barks"]] * 20, [["D", "N", "V"]] * 20
     tp.sklearn.SequenceTagger().fit(words, tags).predict(words)
 
 
-JOBS = [rule, sweeps, chains, descent, taggers]
+JOBS = [learners, sequences]
 
 
 def compile_once(processes: int, say: Callable[[str], object]) -> None:

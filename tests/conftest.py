@@ -71,42 +71,10 @@ def call(capsys, monkeypatch):
     return run
 
 
-FRESH = """
-import os, sys, torch
-for program in sys.stdin:
-    if not (child := os.fork()):
-        code = 1
-        try:
-            exec(eval(program), {"__name__": "__main__"})
-            code = 0
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            sys.stdout.flush()
-            os._exit(code)
-    print(f"\\0{os.waitpid(child, 0)[1]}", flush=True)
-"""
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture
 def fresh():
-    """What a program prints in a process of its own, forked from one that has loaded torch and nothing else."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", FRESH], text=True, **pipes) as process:
-
-        def run(program: str) -> str:
-            print(repr(program), file=process.stdin, flush=True)
-            said = ""
-            while "\0" not in said:
-                line = process.stdout.readline()
-                assert line, "the process has ended"
-                said += line
-            said, _, status = said.partition("\0")
-            assert status == "0\n", said
-            return said
-
-        yield run
-        process.kill()
+    """What a program prints in a process of its own."""
+    return lambda code: subprocess.run([sys.executable, "-c", code], stdout=-1, text=True, check=True).stdout
 
 
 @pytest.fixture

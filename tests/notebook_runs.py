@@ -30,10 +30,6 @@ def read(path: Path) -> NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-def write(path: Path, notebook: NotebookNode) -> None:
-    nbformat.write(notebook, path)
-
-
 def run(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the outputs of a run, its solutions' too, without what changes from run to run."""
     ready = nbformat.from_dict({**notebook, "cells": _with_solutions(notebook.cells)})
@@ -46,16 +42,16 @@ def run(notebook: NotebookNode) -> NotebookNode:
 
 def outputs(cell: NotebookNode) -> list[tuple[str, str]]:
     """What a reader sees below a cell: kind and text of each output. Of a picture only that it is there."""
-    return [_seen(output) for output in cell.get("outputs", ())]
-
-
-def _seen(output: NotebookNode) -> tuple[str, str]:
-    if output.output_type == "stream":
-        return output.name, output.text
-    if output.output_type == "error":
-        return "error", output.evalue
-    picture = any(kind.startswith("image/") for kind in output.data)
-    return ("picture", "") if picture else ("result", output.data.get("text/plain", ""))
+    seen = []
+    for output in cell.get("outputs", ()):
+        if output.output_type == "stream":
+            seen.append((output.name, output.text))
+        elif output.output_type == "error":
+            seen.append(("error", output.evalue))
+        else:
+            picture = any(kind.startswith("image/") for kind in output.data)
+            seen.append(("picture", "") if picture else ("result", output.data.get("text/plain", "")))
+    return seen
 
 
 def _environment(folder: str) -> dict[str, str]:
@@ -71,12 +67,9 @@ def _with_solutions(cells: list[NotebookNode]) -> list[NotebookNode]:
     for cell in cells:
         ready.append(nbformat.from_dict(cell))
         if cell.cell_type == "markdown" and (found := SOLUTION.search(cell.source)):
-            ready.append(_solution(found[2]))
+            code = f"exec({found[2]!r}, dict(globals()))"
+            ready.append(nbformat.v4.new_code_cell(code, metadata={"solution": True}))
     return ready
-
-
-def _solution(code: str) -> NotebookNode:
-    return nbformat.v4.new_code_cell(f"exec({code!r}, dict(globals()))", metadata={"solution": True})
 
 
 def _cleaned(cells: list[NotebookNode]) -> list[NotebookNode]:
@@ -85,28 +78,24 @@ def _cleaned(cells: list[NotebookNode]) -> list[NotebookNode]:
     count = 0
     for cell in cells:
         if cell.metadata.get("solution"):
-            kept[-1].source = _with_output(kept[-1].source, cell)
+            printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+            replaced = SOLUTION.sub(
+                lambda found, text=printed: found[1] + found[2] + found[3] + text + found[5], kept[-1].source
+            )
+            kept[-1].source = replaced
             continue
         if cell.cell_type == "code":
             count += 1
             cell.metadata.pop("execution", None)
             cell.execution_count = count
-            cell.outputs = [_plain(output, count) for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = count
+                if "image/png" in output.get("data", {}):
+                    output.data["image/png"] = _small(output.data["image/png"])
         kept.append(cell)
     return kept
-
-
-def _with_output(text: str, cell: NotebookNode) -> str:
-    printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
-    return SOLUTION.sub(lambda found: "".join(found.group(1, 2, 3)) + printed + found[5], text)
-
-
-def _plain(output: NotebookNode, count: int) -> NotebookNode:
-    if output.output_type == "execute_result":
-        output.execution_count = count
-    if "image/png" in output.get("data", {}):
-        output.data["image/png"] = _small(output.data["image/png"])
-    return output
 
 
 def _small(picture: str) -> str:
@@ -123,7 +112,7 @@ def _metadata() -> dict[str, object]:
 
 def main(names: list[str]) -> None:
     for path in map(Path, names) if names else NOTEBOOKS:
-        write(path, run(read(path)))
+        nbformat.write(run(read(path)), path)
         print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 

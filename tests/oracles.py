@@ -64,13 +64,7 @@ def perceptron(
                 mistakes += 1
                 size = lr * (1 if weights is None else weights[i])
                 changes = {0: size * y[i]} if classes is None else {y[i]: size, wrong: -size}
-                state = tuple(
-                    (
-                        b + changes.get(k, 0) * beta,
-                        tuple(wi + changes.get(k, 0) * xi for wi, xi in zip(w, X[i], strict=False)),
-                    )
-                    for k, (b, w) in enumerate(state)
-                )
+                state = updated(state, X[i], changes, beta)
                 run.entries.append((i, step, changes[0] if classes is None else size, wrong))
                 run.states.append(state)
             run.after_step.append(state)
@@ -83,17 +77,12 @@ def perceptron(
 
 def mean_state(run):
     """The exact mean of the weights after each step."""
-    count = len(run.after_step)
-    return tuple(
-        (
-            Fraction(sum(state[k][0] for state in run.after_step)) / count,
-            tuple(
-                Fraction(sum(state[k][1][j] for state in run.after_step)) / count
-                for j in range(len(run.after_step[0][k][1]))
-            ),
-        )
-        for k in range(len(run.after_step[0]))
-    )
+
+    def mean(values):
+        return Fraction(sum(values)) / len(run.after_step)
+
+    units = (list(zip(*unit, strict=True)) for unit in zip(*run.after_step, strict=True))  # biases and weights of each
+    return tuple((mean(biases), tuple(map(mean, zip(*weights, strict=True)))) for biases, weights in units)
 
 
 def votes(run, x, classes=None):

@@ -39,15 +39,10 @@ TRAIN, VAL = blobs(60), blobs(30, seed=1)
 
 def fit(folder, lit, train=None, val=None, epochs=3, callbacks=(), ckpt_path=None, **options):
     """Train as a script would, with TensorBoard and CSV; no option of torchperc's own."""
-    settings = {
-        "accelerator": "cpu",
-        "logger": [TensorBoardLogger(folder, name="tb", version=""), CSVLogger(folder, name="csv", version="")],
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "enable_checkpointing": False,
-        "max_epochs": epochs,
-    }
-    trainer = pl.Trainer(callbacks=list(callbacks), **{**settings, **options})
+    loggers = [TensorBoardLogger(folder, name="tb", version=""), CSVLogger(folder, name="csv", version="")]
+    quiet = dict.fromkeys(("enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    settings = {"accelerator": "cpu", "logger": loggers, "max_epochs": epochs, **quiet, **options}
+    trainer = pl.Trainer(callbacks=list(callbacks), **settings)
     trainer.fit(lit, loader(TRAIN, 20) if train is None else train, val, ckpt_path=ckpt_path, weights_only=True)
     return trainer
 
@@ -77,20 +72,15 @@ def descent(batches, epochs, lr, loss, width=3, dtype=torch.float32):
             value = loss(s, y)
             length = float(w.detach().norm())
             margin = min(margin, float((y * s.detach()).min()) / length if length else 0.0)
-            total, wrong, seen = (
-                total + float(value.detach()) * len(y),
-                wrong + int(((s >= 0) * 2 - 1 != y).sum()),
-                seen + len(y),
-            )
+            total, seen = total + float(value.detach()) * len(y), seen + len(y)
+            wrong += int(((s >= 0) * 2 - 1 != y).sum())
             gw, gb = torch.autograd.grad(value, (w, b))
             with torch.no_grad():
                 w -= lr * gw
                 b -= lr * gb
         norm = float((w.detach().double().square().sum() + b.detach().double().square().sum()).sqrt())
-        yield {
-            "loss/train": total / seen, "error/train": wrong / seen, "norm": norm, "margin": margin, "w": w.detach().clone(),
-            "b": b.detach().clone(),
-        }  # fmt: skip
+        weights = {"w": w.detach().clone(), "b": b.detach().clone()}
+        yield {"loss/train": total / seen, "error/train": wrong / seen, "norm": norm, "margin": margin, **weights}
 
 
 def evaluation(net, data, loss):

@@ -41,9 +41,6 @@ EXTRAS = {
 _REGRESSION = "for real-valued targets use RegressionHead(), or LMSRegressor of torchperc.sklearn"
 
 
-# --- errors -------------------------------------------------------------------------------------------------------
-
-
 class Option(NamedTuple):
     """A parameter with its value, as part of an error's text.
 
@@ -111,9 +108,6 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-# --- parameters ---------------------------------------------------------------------------------------------------
-
-
 def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
@@ -129,9 +123,9 @@ def check_number(name: str, value: object, *, above: float = -math.inf, at_least
         result = float(value)
     except OverflowError:
         result = math.inf
-    limit = f"> {above:g}" if above > at_least else f">= {at_least:g}" if at_least > -math.inf else ""
     if not math.isfinite(result) or result <= above or result < at_least:
-        raise ParameterError(Option(name, value), f" must be a finite number {limit}".rstrip())
+        limit = f" > {above:g}" if above > at_least else f" >= {at_least:g}" if at_least > -math.inf else ""
+        raise ParameterError(Option(name, value), f" must be a finite number{limit}")
     return result
 
 
@@ -159,9 +153,6 @@ def check_float_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-# --- labels and weights -------------------------------------------------------------------------------------------
-
-
 def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
     """Return labels as int64: −1/+1 for ``classes=None``, else class indices 0 … K − 1.
 
@@ -183,7 +174,7 @@ def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", b
     else:
         right = (numbers >= 0) & (numbers < classes) & (numbers % 1 == 0 if numbers.dtype.kind == "f" else True)
     if numbers.dtype.kind == "b" or not right.all():
-        raise ValueError(_wrong_labels(name, np.unique(numbers).tolist(), classes))
+        raise ValueError(f"{name} must hold {_expected_labels(name, np.unique(numbers).tolist(), classes)}")
     if both and numbers.min() == numbers.max():
         raise ValueError(
             f"{name} has one class only, found {numbers[0]}; at least two classes are required "
@@ -192,19 +183,19 @@ def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", b
     return torch.from_numpy(numbers.astype(np.int64)).to(values.device)
 
 
-def _wrong_labels(name: str, found: list[Any], classes: int | None) -> str:
+def _expected_labels(name: str, found: list[Any], classes: int | None) -> str:
     shown = ", ".join(map(str, found[:5])) + (f", … ({len(found)} different values)" if len(found) > 5 else "")
-    real = any(not float(value).is_integer() for value in found if math.isfinite(value))
-    if classes is not None:
-        remedy = _REGRESSION if real else "number your classes from 0 or give the net more of them"
-        return f"{name} must hold class indices 0 to {classes - 1}, found {shown}; {remedy}"
+    several = classes is not None or sum(value == value for value in found) > 2  # NaN is no label
     remedy = "map your two labels to -1 and +1 first"
     if isinstance(found[0], bool):
         remedy = f"convert True and False, for example with torch.where({name}, 1, -1)"
-    elif sum(value == value for value in found) > 2:  # NaN is no label
-        several = "use MulticlassPerceptron (num_classes=) for more than two classes; "
-        remedy = _REGRESSION if real else several + _REGRESSION
-    return f"{name} must hold -1 and +1, found {shown}; {remedy}"
+    elif several and any(value % 1 for value in found if math.isfinite(value)):
+        remedy = _REGRESSION
+    elif classes is not None:
+        remedy = "number your classes from 0 or give the net more of them"
+    elif several:
+        remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
+    return f"{'-1 and +1' if classes is None else f'class indices 0 to {classes - 1}'}, found {shown}; {remedy}"
 
 
 def check_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
@@ -214,10 +205,7 @@ def check_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Te
         >>> check_targets([70, 61.5], 2)
         tensor([70.0000, 61.5000], dtype=torch.float64)
     """
-    values = as_tensor(y, name) if units > 1 else _one_per_sample(y, count, name)
-    if units > 1 and values.shape != (count, units):
-        needed = f"({count}, {units}) is needed: one target for each output of the net"
-        raise ValueError(f"{name} has shape {tuple(values.shape)} but {needed}")
+    values = _one_per_sample(y, count, name, units)
     bad = values[~torch.isfinite(values)]
     if len(bad):
         raise ValueError(f"{name} must hold finite numbers, found {bad[0].item()}; drop or fill such samples")
@@ -232,26 +220,25 @@ def check_sample_weight(weights: Data, count: int, *, name: str = "sample_weight
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
     values = _one_per_sample(weights, count, name).to(torch.float64)
-    wrong = ~torch.isfinite(values) | (values < 0)
-    if wrong.any():
-        bad = values[wrong][0].item()
-        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
-    if not all_zero and not (values > 0).any():
+    bad = values[~torch.isfinite(values) | (values < 0)].tolist()
+    if bad:
+        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad[0]}; a weight of 0 leaves the sample out")
+    if not all_zero and not values.any():
         raise ValueError(f"{name} is 0 everywhere; at least one sample must count")
     return values
 
 
-def _one_per_sample(y: Data, count: int, name: str) -> Tensor:
+def _one_per_sample(y: Data, count: int, name: str, units: int = 1) -> Tensor:
     values = as_tensor(y, name)
     shape = tuple(values.shape)
-    if len(shape) != 1:
+    if units > 1 and shape != (count, units):
+        needed = f"({count}, {units}) is needed: one target for each output of the net"
+        raise ValueError(f"{name} has shape {shape} but {needed}")
+    if units == 1 and len(shape) != 1:
         raise ValueError(f"{name} must have one dimension, found shape {shape}; use {name}.reshape(-1)")
     if shape[0] != count:
         raise ValueError(f"{name} has {shape[0]} values for {count} samples; they must have the same length")
     return values
-
-
-# --- tensors and matrices -----------------------------------------------------------------------------------------
 
 
 def is_sparse(X: object) -> bool:
@@ -289,22 +276,20 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
 
     if len(X.shape) != 2:
         check_shape(tuple(X.shape), name=name)
-    if isinstance(X, torch.Tensor) and X.is_meta:
-        raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
     try:
-        if isinstance(X, torch.Tensor) and X.layout == torch.sparse_coo:
-            values = X.detach().cpu()
-            X = coo_array((values._values().numpy(), tuple(values._indices().numpy())), shape=tuple(X.shape))
-        elif isinstance(X, torch.Tensor):
-            values = X.detach().cpu()
-            pieces = (values.values().numpy(), values.col_indices().numpy(), values.crow_indices().numpy())
-            X = csr_array(pieces, shape=tuple(X.shape))
+        if isinstance(X, torch.Tensor):
+            shape, values = tuple(X.shape), X.detach().cpu()
+            if X.layout == torch.sparse_coo:
+                X = coo_array((values._values().numpy(), tuple(values._indices().numpy())), shape=shape)
+            else:
+                pieces = (values.values().numpy(), values.col_indices().numpy(), values.crow_indices().numpy())
+                X = csr_array(pieces, shape=shape)
         if X.format not in ("csr", "csc", "bsr"):
             coo = X.tocoo()
             return csr_array(coo_array((coo.data, coo.coords), shape=coo.shape))  # which checks the indices
         given = copy.copy(X)  # the check drops what is allocated and not used
         given.check_format(full_check=look or given.format != "csr")
-    except (IndexError, TypeError, ValueError) as error:
+    except (IndexError, TypeError, ValueError, NotImplementedError) as error:  # the last for the meta device
         remedy = "build it again, for example from scipy.sparse.coo_array"
         raise ValueError(f"{name} is a damaged sparse matrix: {error}; {remedy}") from None
     return csr_array(given)
@@ -312,15 +297,14 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
 
 def as_tensor(values: Data, name: str) -> Tensor:
     """Return dense real numbers as a detached tensor that shares their memory if possible; do not write to it."""
+    if is_sparse(values):
+        kind, dense = ("tensor", "to_dense") if isinstance(values, torch.Tensor) else ("matrix", "toarray")
+        raise TypeError(f"{name} is a sparse {kind}, which is not accepted here; pass {name}.{dense}()")
     if isinstance(values, torch.Tensor):
-        if values.layout in (torch.sparse_csr, torch.sparse_coo):
-            raise TypeError(f"{name} is a sparse tensor, which is not accepted here; pass {name}.to_dense()")
         if values.is_complex() or values.layout != torch.strided or values.is_meta or values.is_quantized:
             found = f"{values.dtype} on {values.device}, layout {values.layout}"
             raise TypeError(f"{name} must be a dense tensor of real numbers, found {found}; convert it first")
         return values.detach()
-    if not isinstance(values, np.ndarray) and is_sparse(values):
-        raise TypeError(f"{name} is a sparse matrix, which is not accepted here; pass {name}.toarray()")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -330,7 +314,12 @@ def as_tensor(values: Data, name: str) -> Tensor:
         raise TypeError(f"{name} must hold real numbers, found {found}; convert it to numbers first")
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
-    return tensor_view(np.asarray(array, _torch_dtype(array, name)))
+    dtype = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
+    if dtype.kind == "u" and dtype.itemsize > 1:  # which torch has only half of
+        if array.max(initial=0) > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} holds {array.max()}, too large for a signed integer; convert it to float first")
+        dtype = np.dtype(np.int64)
+    return tensor_view(np.asarray(array, dtype))
 
 
 def numpy_view(values: Tensor) -> Any:
@@ -354,15 +343,6 @@ def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
-
-
-def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
-    """The nearest type that torch has: unsigned to signed, long double to double, in native byte order."""
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        if array.size and array.max() > np.iinfo(np.int64).max:
-            raise ValueError(f"{name} holds {array.max()}, too large for a signed integer; convert it to float first")
-        return np.dtype(np.int64)
-    return np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
 
 
 def find_non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -34,16 +34,10 @@ def checksum(*content: bytes | memoryview, size: int = 16) -> str:
     return digest.hexdigest()
 
 
-# --- writing ------------------------------------------------------------------------------------------------------
-
-
 def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -> None:
     """Write a file so that its name always holds the old content or the new, also after a loss of power.
 
-    Args:
-        path: the file; one of that name is replaced.
-        content: its bytes.
-        make_folder: create the folder if there is none.
+    ``make_folder`` creates the folder if there is none.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -51,10 +45,10 @@ def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -
         >>> [file.name for file in (folder / "a").iterdir()]
         ['b.txt']
     """
-    if make_folder:
-        _write(path, lambda: path.parent.mkdir(parents=True, exist_ok=True))
-    with atomic_path(path) as part:
-        _write(path, lambda: part.write_bytes(content))
+    with atomic_path(path) as part, _named_errors(path):
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
 
 
 @contextlib.contextmanager
@@ -74,14 +68,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
     part = hidden_path(path.parent)
     try:
         yield part
-        _write(path, lambda: _rename(part, path))
+        with _named_errors(path):
+            if part.is_dir() and path.exists():
+                with moved_aside(path.parent, [path]):
+                    os.replace(part, path)
+            else:
+                if part.is_file():
+                    _flush(part)
+                os.replace(part, path)
+            if os.name != "nt":  # Windows gives no handle on folders; its renames are journalled
+                _flush(path.absolute().parent)
     finally:
         remove(part)
 
 
 @contextlib.contextmanager
 def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
-    """Move files of a folder away: back if the block fails, deleted when it succeeds.
+    """Move files and folders inside a folder away: back if the block fails, deleted when it succeeds.
 
     Example:
         >>> file = Path(tempfile.mkdtemp(), "a")
@@ -92,7 +95,7 @@ def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
         >>> file.read_text()
         'old'
     """
-    aside = hidden_folder("old", folder)
+    aside, waste = hidden_folder("old", folder), hidden_path(folder)
     try:
         for path in paths:
             os.replace(path, aside / path.name)
@@ -102,13 +105,15 @@ def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
             os.replace(path, folder / path.name)
         aside.rmdir()
         raise
-    remove(aside)
+    os.replace(aside, waste)  # if this process is killed from here on, the next one removes it
+    remove(waste)
 
 
-def _write(path: Path, act: Callable[[], object]) -> None:
-    """Call a function that writes; an ``OSError`` names the file and the remedy."""
+@contextlib.contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Make an ``OSError`` of the block name the file and the remedy."""
     try:
-        act()
+        yield
     except OSError as error:
         raise type(error)(
             f"cannot write {path}: the folder {path.parent} does not accept it ({error.strerror or error}); "
@@ -116,29 +121,9 @@ def _write(path: Path, act: Callable[[], object]) -> None:
         ) from error
 
 
-def _rename(part: Path, path: Path) -> None:
-    """Flush what was written to the disk, then rename it; a folder that is in the way is removed afterwards."""
-    if part.is_dir() and path.exists():
-        old, waste = hidden_path(path.parent, "old"), hidden_path(path.parent)
-        os.replace(path, old)
-        try:
-            os.replace(part, path)
-        except BaseException:
-            os.replace(old, path)
-            raise
-        os.replace(old, waste)  # if this process is killed from here on, the next one removes it
-        remove(waste)
-    else:
-        if part.is_file():
-            with part.open("rb") as file:
-                os.fsync(file.fileno())
-        os.replace(part, path)
-    if os.name != "nt":  # Windows gives no handle on folders; its renames are journalled
-        _flush_folder(path.absolute().parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """Write a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
@@ -146,9 +131,6 @@ def _flush_folder(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-# --- hidden names, and what killed processes left under them --------------------------------------------------------
 
 
 def hidden_path(folder: Path, kind: str = "part") -> Path:
@@ -163,7 +145,7 @@ def hidden_path(folder: Path, kind: str = "part") -> Path:
 
 def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
     """Create a folder with a :func:`hidden_path` for this user only, by default in the temporary folder."""
-    folder = hidden_path(Path(tempfile.gettempdir() if inside is None else inside), kind)
+    folder = hidden_path(Path(inside or tempfile.gettempdir()), kind)
     folder.mkdir(mode=0o700)
     return folder
 
@@ -193,24 +175,17 @@ def remove(path: Path) -> None:
 @cache
 def _host() -> str:
     """Return eight digits for this machine and its process numbers: containers have their own, and share folders."""
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        namespace = ""
+    link = "/proc/self/ns/pid"
+    namespace = os.readlink(link) if os.path.lexists(link) else ""
     return checksum(f"{socket.gethostname()} {namespace}".encode(), size=4)
 
 
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's process
-        pass
+    except OSError as error:  # PermissionError: another user's process
+        return not isinstance(error, ProcessLookupError)
     return True
-
-
-# --- one owner per folder -------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -232,17 +207,14 @@ def locked_folder(folder: Path) -> Iterator[Path]:
     _remove_stale_files_once(Path(tempfile.gettempdir()))  # a killed run may have left its cache there
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)
-
-    def acquire() -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            why = " is in use by another process; wait for it, or choose another folder"
-            raise FolderInUseError(Option("folder", folder), why) from None
-
     try:
-        _write(folder, acquire)
+        with _named_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout:
+                why = " is in use by another process; wait for it, or choose another folder"
+                raise FolderInUseError(Option("folder", folder), why) from None
         inode = (folder / LOCK).stat().st_ino
         try:
             yield folder

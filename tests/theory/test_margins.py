@@ -1,7 +1,9 @@
 """Radius, margin, the largest margin and the bounds on mistakes, against closed forms, exact rationals and runs."""
 
+import copy
 import math
 from fractions import Fraction
+from functools import partial
 from itertools import chain, combinations
 
 import numpy as np
@@ -14,16 +16,12 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
-from torchperc.nn.functional import functional_margins as slack
-from torchperc.theory.bounds import bracket, inseparable_bound, mistake_bound
-from torchperc.theory.margins import margin, max_margin, radius
-from torchperc.theory.problem import BIAS_STEPS
+from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
-
-
-# --- oracles ------------------------------------------------------------------------------------------------------
+BIAS_STEPS = ("unit", "radius", "none")
+largest = partial(max_margin, regularize_bias=True)  # that of the theorems on the rule
 
 
 def constant(X, bias_step):
@@ -85,18 +83,30 @@ def solved(rows):
     return [row[-1] for row in rows]
 
 
+def small_set(seed):
+    """Few integers, of which many sets have repeated or collinear points, or cannot be separated."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, (int(rng.integers(2, 7)), int(rng.integers(1, 4)))) + rng.choice([0, 50])
+    y = np.where(X @ rng.normal(size=X.shape[1]) > np.median(X), 1, -1)
+    y[:2] = [1, -1]
+    return X, y
+
+
+def halves(X, y):
+    """(x − x′)/2 of all pairs of a sample of class +1 and one of class −1: the hull whose distance is geometric."""
+    plus, minus = ([x for x, label in zip(X, y, strict=True) if label == sign] for sign in (1, -1))
+    return [[Fraction(int(a) - int(b), 2) for a, b in zip(x, z, strict=True)] for x in plus for z in minus]
+
+
+def exact_squared_margin(best, X, y, regularize_bias=True):
+    """(min y·s)²/‖w‖² of two classes with bias step "unit", no number rounded; negative if wrong."""
+    w, b = [Fraction(v) for v in best.weight[0].tolist()], Fraction(best.bias.item())
+    least = min(int(t) * (dot(w, map(Fraction, x)) + b) for x, t in zip(np.asarray(X).tolist(), y, strict=True))
+    return least * abs(least) / (dot(w, w) + b * b * regularize_bias)
+
+
 def dot(a, b):
     return sum((p * q for p, q in zip(a, b, strict=True)), Fraction(0))
-
-
-def exact_squared_margin(weight, X, y):
-    """(min y·w·x)²/‖w‖² for one (w, b) with bias step "unit", no number rounded; negative if wrong."""
-    w = [Fraction(float(v)) for v in weight]
-    lowest = min(
-        int(label) * sum(a * b for a, b in zip(w, map(Fraction, (*x, 1)), strict=True))
-        for x, label in zip(X, y, strict=True)
-    )
-    return (1 if lowest > 0 else -1) * lowest**2 / sum(v * v for v in w)
 
 
 def separable(seed, count=30, width=3, gap=0.3, bias_step="unit"):
@@ -126,128 +136,39 @@ def separable_classes(seed, count=30, width=3, classes=3, gap=0.3, bias_step="un
     return np.array(X), np.array(y)
 
 
-def largest(X, y, **options):
-    """The largest margin of the theorems on the rule."""
-    return max_margin(X, y, regularize_bias=True, **options)
-
-
-def long_run(net, X, y, **options):
-    return tp.RuleTrainer(max_epochs=5000, **options).fit(net, X, y)
-
-
-# --- the figures of the task --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def setosa():
-    X, t = load_iris(return_X_y=True)
-    return X, np.where(t == 0, 1, -1)
-
-
-def test_iris_setosa_against_the_rest(setosa):
-    X, y = setosa
-    best = largest(X, y)
-    assert round(radius(X) ** 2, 2) == 124.46
-    assert round(best.margin, 5) == round(best.upper, 5) == 0.74912
-    assert round(mistake_bound(X, y), 1) == 221.8
-    result = tp.RuleTrainer().fit(tp.Perceptron(4, dtype=torch.float64), X, y)
-    assert result.verdict.name == "SEPARATED"
-    assert result.mistakes == 5
-    assert best.gap <= 1e-12
-
-
-# --- radius -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_radius_is_the_longest_update(bias_step):
-    X, y = separable_classes(3, bias_step=bias_step)
-    for classes, target in ((None, np.where(y > 0, 1, -1)), (3, y)):
-        longest = max(np.linalg.norm(point) for point in differences(X, target, bias_step, classes))
-        assert radius(X, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
-        assert radius(csr_array(X), bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
-
-
-def test_a_radius_step_is_a_unit_step_on_a_constant_feature():
-    """The run with bias_step="radius" is the run without a bias on (x, R), and so are radius, margin and bound."""
-    X, y = separable(4)
-    X = np.vstack((np.round(X * 8), [[0.0, 30.0, 40.0]]))  # whole numbers, with a longest sample of whole length
-    y = np.append(y, 1)
-    lifted = np.column_stack((X, np.full(len(X), 50.0)))
-    net, plain = tp.Perceptron(3, dtype=torch.float64), tp.Perceptron(4, bias=False, dtype=torch.float64)
-    one = tp.RuleTrainer(max_epochs=40, bias_step="radius").fit(net, X, y)
-    two = tp.RuleTrainer(max_epochs=40).fit(plain, lifted, y)
-    assert one.log.equals(two.log)
-    assert radius(X, bias_step="radius") == radius(lifted, bias_step="none")
-    assert margin(net, X, y, bias_step="radius") == pytest.approx(margin(plain, lifted, y, bias_step="none"), rel=1e-12)
-    assert one.history[-1].norm == pytest.approx(two.history[-1].norm, rel=1e-12)
-
-
-# --- margin of given weights --------------------------------------------------------------------------------------
-
-
 def test_margin_by_hand():
     X, y = [[0], [4]], [-1, 1]
-    pair = ([[3.0]], [-8.0])  # slacks 8 and 4
+    pair = ([[3.0]], [-8.0])  # y·s is 8 and 4
     assert margin(pair, X, y) == 4 / math.sqrt(73)
     assert margin(pair, X, y, bias_step="radius") == 4 / math.sqrt(9 + 64 / 16)  # b = v·4, so v = −2
     assert margin(([[3.0]], None), [[-1], [4]], y, bias_step="none") == 1.0
     assert margin(pair, X, [1, 1]) == -8 / math.sqrt(73)
-
-
-def test_margin_takes_nets_pairs_and_any_precision():
-    X, y = AND
     net, linear = tp.Perceptron(2), torch.nn.Linear(2, 1)
     net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
     linear.load_state_dict(net.state_dict())
-    expected = 1 / math.sqrt(29)
+    sparse = csr_matrix(np.array(AND[0], dtype=float))
     for weights in (net, linear, (net.weight, net.bias), [[[3, 2]], [-4]], ([[3, 2]], -4)):
-        assert margin(weights, X, y) == expected
-    assert margin(net, torch.tensor(X, dtype=torch.float32), torch.tensor(y)) == expected
-    assert margin(net, csr_matrix(np.array(X, dtype=float)), y) == expected
+        assert margin(weights, *AND) == margin(weights, sparse, AND[1]) == 1 / math.sqrt(29)
+        for bias_step in BIAS_STEPS:  # the distance from the hyperplane: ‖w‖ without the bias
+            assert margin(weights, *AND, regularize_bias=False, bias_step=bias_step) == 1 / math.sqrt(13)
 
 
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_margin_of_classes_is_the_smallest_product_with_a_difference(bias_step):
-    X, y = separable_classes(5, bias_step=bias_step)
-    net = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64, bias=bias_step != "none")
-    bias = torch.zeros(3) if net.bias is None else net.bias.detach()
-    scale = constant(X, bias_step) or 1.0
-    flat = np.column_stack((net.weight.detach(), bias / scale)).reshape(-1)
-    expected = (differences(X, y, bias_step, 3) @ flat).min() / np.linalg.norm(flat)
-    assert margin(net, X, y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
-    assert margin(net, csr_array(X), y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("bias_step", BIAS_STEPS)
-def test_a_free_bias_is_the_distance_from_the_hyperplane(bias_step):
-    """1/√13 and 1/√29 for the same weights: ‖w‖ without and with the bias."""
-    net = tp.Perceptron(2, dtype=torch.float64)
-    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
-    free = margin(net, *AND, regularize_bias=False, bias_step=bias_step)
-    assert free == float(net.margin(torch.tensor(AND[0], dtype=torch.float64), torch.tensor(AND[1])))
-    assert free == 1 / math.sqrt(13)
-    assert margin(net, *AND, regularize_bias=True) == margin(net, *AND) == 1 / math.sqrt(29)
-    X, y = separable_classes(5)
-    many = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64)
-    scores, length = many(torch.from_numpy(X)).detach(), many.weight.detach().norm()
-    assert margin(many, X, y, regularize_bias=False) == pytest.approx(
-        float(slack(scores, torch.from_numpy(y)).min() / length)
-    )
-
-
-# --- the largest margin -------------------------------------------------------------------------------------------
-
-
-def test_and_has_the_margin_one_over_root_seventeen():
-    """(2, 2, −3) has slack 1 on three samples, which combine to a multiple of it: nothing better exists."""
-    best = largest(*AND)
-    assert Fraction(best.margin) ** 2 <= Fraction(1, 17) <= Fraction(best.upper) ** 2
-    assert best.gap < 1e-13
-    assert best.support.tolist() == [1, 2, 3]
-    expected = torch.tensor([2.0, 2.0, -3.0], dtype=torch.float64) / math.sqrt(17)
-    torch.testing.assert_close(torch.cat((best.weight[0], best.bias)), expected, rtol=0, atol=1e-14)
-    assert mistake_bound(*AND) == pytest.approx(51, rel=1e-12)
+@pytest.mark.parametrize("classes", [None, 3])
+def test_radius_and_margin_are_those_of_the_differences(bias_step, classes):
+    X, y = separable_classes(5, classes=3, bias_step=bias_step)
+    y = y if classes else np.where(y > 0, 1, -1)
+    options = {"init": "normal", "seed": 1, "dtype": torch.float64, "bias": bias_step != "none"}
+    net = tp.MulticlassPerceptron(3, 3, **options) if classes else tp.Perceptron(3, **options)
+    bias = torch.zeros(classes or 1) if net.bias is None else net.bias.detach()
+    flat = np.column_stack((net.weight.detach(), bias / (constant(X, bias_step) or 1.0))).reshape(-1)
+    points = differences(X, y, bias_step, classes)
+    least, longest = (points @ flat).min(), np.linalg.norm(points, axis=1).max()
+    free = least / float(net.weight.detach().norm())
+    for data in (X, csr_array(X)):
+        assert radius(data, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
+        assert margin(net, data, y, bias_step=bias_step) == pytest.approx(least / np.linalg.norm(flat), rel=1e-12)
+        assert margin(net, data, y, regularize_bias=False, bias_step=bias_step) == pytest.approx(free, rel=1e-12)
 
 
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
@@ -257,18 +178,18 @@ def test_the_largest_margin_against_least_distance_programming(bias_step, classe
     for seed in range(6):
         make = {"count": 25, "width": 2 + seed % 3, "bias_step": bias_step, "gap": 0.01 + 0.1 * seed}
         X, y = separable(seed, **make) if classes is None else separable_classes(seed, classes=classes, **make)
-        points = differences(X, y, bias_step, classes)
-        expected = largest_margin(points)
+        expected = largest_margin(differences(X, y, bias_step, classes))
         best = largest(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
-        assert expected > 0
         assert best.margin == pytest.approx(expected, rel=1e-6)
         assert best.upper == pytest.approx(expected, rel=1e-6)
         assert 0 <= best.gap <= 1e-6 * best.upper
         assert margin(best, X, y, bias_step=bias_step) == pytest.approx(best.margin, rel=1e-9)
-        # unit length, so that the smallest slack is the margin
-        scores = best.weight.numpy() @ X.T + best.bias.numpy()[:, None]
-        lowest = slack(torch.from_numpy(scores.T if classes else scores[0]), torch.from_numpy(y)).min()
-        assert float(lowest) == pytest.approx(best.margin, rel=1e-9)
+        length = math.hypot(float(best.weight.norm()), float(best.bias.norm()) / (constant(X, bias_step) or 1.0))
+        assert length == pytest.approx(1, rel=1e-12)  # so that the smallest y·s is the margin
+        if bias_step == "none":
+            same = max_margin(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
+            assert (same.margin, same.upper, same.support.tolist()) == (best.margin, best.upper, best.support.tolist())
+            assert not same.bias.any()
 
 
 def test_features_of_very_different_size():
@@ -283,8 +204,7 @@ def test_features_of_very_different_size():
         assert best.gap <= 1e-6 * best.upper or best.upper <= 1e-13 * len(X) * radius(X)
         separated += best.separable
         if best.separable:
-            weight = torch.cat((best.weight[0], best.bias))
-            assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+            assert exact_squared_margin(best, X, y) >= Fraction(best.margin) ** 2
     assert separated >= 10
 
 
@@ -320,8 +240,7 @@ def test_breast_cancer_is_separable_by_a_hair():
     assert best.separable
     assert best.margin == pytest.approx(4.137e-5, rel=1e-4)
     assert 0 <= best.gap <= 1e-5 * best.upper
-    weight = torch.cat((best.weight[0], best.bias))
-    assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+    assert exact_squared_margin(best, X, y) >= Fraction(best.margin) ** 2
     assert 1e16 < mistake_bound(X, y, gamma=best.margin) < 2e16
     free = max_margin(X, y)
     assert free.margin == pytest.approx(4.13714e-5, rel=1e-5)
@@ -342,60 +261,33 @@ def test_bounds_hold_wherever_the_search_stops(monkeypatch):
         assert cycles > 1 or early.gap > best.gap
 
 
-# --- a free bias --------------------------------------------------------------------------------------------------
-
-
-def geometric(best, X, y):
-    """The distance of the nearest sample from the hyperplane."""
-    X = torch.as_tensor(np.asarray(X, dtype=float))
-    return float(tp.functional.geometric_margin(X, torch.as_tensor(y), best.weight, best.bias))
-
-
-def halves(X, y):
-    """(x − x′)/2 of all pairs of a sample of class +1 and one of class −1: the hull whose distance is geometric."""
-    plus, minus = ([x for x, label in zip(X, y, strict=True) if label == sign] for sign in (1, -1))
-    return [[Fraction(int(a) - int(b), 2) for a, b in zip(x, z, strict=True)] for x in plus for z in minus]
-
-
-def small_set(seed, classes):
-    """Few whole numbers, of which many sets have repeated or collinear points, or cannot be separated."""
-    rng = np.random.default_rng(seed)
-    X = rng.integers(-3, 4, (int(rng.integers(2, 7)), int(rng.integers(1, 4)))) + rng.choice([0, 50])
-    if classes is None:
-        y = np.where(X @ rng.normal(size=X.shape[1]) > np.median(X), 1, -1)
-        y[:2] = [1, -1]
-        return X, y
-    return X[:4, :1], np.arange(len(X[:4])) % classes
-
-
 @pytest.mark.parametrize("regularize_bias", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_both_margins_of_small_sets_against_exact_rationals(seed, regularize_bias):
-    X, y = small_set(seed, None)
+def test_small_sets_against_exact_rationals(seed, regularize_bias):
+    X, y = small_set(seed)
     best = max_margin(X, y, regularize_bias=regularize_bias)
-    squared = exact_squared_distance(
-        [[int(label) * int(value) for value in (*x, 1)] for x, label in zip(X, y, strict=True)]
-        if regularize_bias
-        else halves(X, y)
-    )
+    squared = exact_squared_distance(differences(X, y, "unit") if regularize_bias else halves(X, y))
     assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
     assert best.separable == (squared > 0)
     assert best.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
     assert best.upper == pytest.approx(math.sqrt(squared), rel=1e-9, abs=1e-12)
-    if best.separable:  # the lower bound is what these weights reach, no number rounded
-        w, b = [Fraction(v) for v in best.weight[0].tolist()], Fraction(best.bias.item())
-        least = min(int(t) * (dot(w, map(Fraction, x)) + b) for x, t in zip(X.tolist(), y, strict=True))
-        assert least > 0
-        assert least**2 >= Fraction(best.margin) ** 2 * (dot(w, w) + b * b * regularize_bias)
+    if best.separable:
+        assert exact_squared_margin(best, X, y, regularize_bias) >= Fraction(best.margin) ** 2 > 0
+    if seed < 10:
+        X, y = X[:4, :1], np.arange(len(X[:4])) % 3
+        three = max_margin(X, y, regularize_bias=True, num_classes=3)
+        squared = exact_squared_distance(differences(X, y, "unit", 3))
+        assert Fraction(three.margin) ** 2 <= squared <= Fraction(three.upper) ** 2
+        assert three.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_three_classes_of_small_sets_against_exact_rationals(seed):
-    X, y = small_set(seed, 3)
-    best = max_margin(X, y, regularize_bias=True, num_classes=3)
-    squared = exact_squared_distance(differences(X, y, "unit", 3).astype(int).tolist())
-    assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
-    assert best.margin == pytest.approx(math.sqrt(squared), rel=1e-9)
+def test_a_free_bias_does_not_see_where_the_data_are():
+    for away in (0.0, 1e3, 1e6):
+        X = np.array(AND[0]) + away
+        best = max_margin(X, AND[1])
+        assert best.margin == pytest.approx(1 / math.sqrt(8), rel=1e-6)
+        assert best.gap <= 1e-6
+        assert margin(best, X, AND[1], regularize_bias=False) >= best.margin
 
 
 def test_a_class_without_samples_limits_no_margin():
@@ -420,34 +312,7 @@ def test_a_free_bias_of_many_classes_is_a_counted_one_that_costs_nothing(classes
         assert best.margin == pytest.approx(dear, rel=1e-4)
         assert best.gap <= 1e-6 * best.upper
         assert counted.margin < best.margin
-        scores = torch.from_numpy(X @ best.weight.numpy().T + best.bias.numpy())
-        assert float(slack(scores, torch.from_numpy(y)).min()) == pytest.approx(best.margin, rel=1e-9)
-
-
-def test_three_classes_in_a_circle_need_a_cycle_of_three():
-    """Each class is nearest to the next; with pairs of classes alone the upper bound would stay too high."""
-    angles = 2 * math.pi * np.array([0, 1, 2, 0.8, 1.8, 2.8]) / 3
-    X, y = np.column_stack((np.cos(angles), np.sin(angles))) + 5, [0, 1, 2, 0, 1, 2]
-    best = max_margin(X, y, num_classes=3)
-    assert best.gap <= 1e-9
-    assert best.margin == pytest.approx(
-        largest_margin(differences(np.column_stack((X, np.full(6, 1e4))), y, "none", 3)), rel=1e-5
-    )
-
-
-def test_a_free_bias_does_not_see_where_the_data_are():
-    for away in (0.0, 1e3, 1e6):
-        best = max_margin(np.array(AND[0]) + away, AND[1])
-        assert best.margin == pytest.approx(1 / math.sqrt(8), rel=1e-6)
-        assert best.gap <= 1e-6
-        assert geometric(best, np.array(AND[0]) + away, AND[1]) >= best.margin
-
-
-def test_without_a_bias_both_margins_are_the_same():
-    X, y = separable(3, bias_step="none")
-    one, two = (max_margin(X, y, regularize_bias=choice, bias_step="none") for choice in (False, True))
-    assert (one.margin, one.upper, one.support.tolist()) == (two.margin, two.upper, two.support.tolist())
-    assert one.bias.tolist() == [0.0]
+        assert margin(best, X, y, regularize_bias=False) == pytest.approx(best.margin, rel=1e-9)
 
 
 @pytest.mark.parametrize("regularize_bias", [False, True])
@@ -463,75 +328,43 @@ def test_samples_behind_others_change_nothing(regularize_bias):
     assert (every.support - 20_000).tolist() == small.support.tolist()
 
 
-def test_the_bound_of_the_geometric_margin_would_be_broken():
-    """Why the mistake bound counts the bias: with the geometric margin a run makes more mistakes than it allows."""
-    X, y = [[-1.0], [1.0]], [-1, 1]
-    X = np.array(X) + 20
-    made = long_run(tp.Perceptron(1, dtype=torch.float64), X, y).mistakes
-    assert mistake_bound(X, y, gamma=max_margin(X, y).margin) < made <= mistake_bound(X, y)
-
-
-# --- runs keep to the bounds --------------------------------------------------------------------------------------
-
-
 @given(
     st.integers(0, 10**6), st.integers(4, 30), st.integers(1, 5), st.sampled_from([None, None, 2, 3, 5]),
     st.sampled_from(BIAS_STEPS), st.sampled_from(["update", "sign"]),
-    st.sampled_from(["given", "shuffled", "random-mistake"]), st.sampled_from([1.0, 0.25, 3.0]),
+    st.sampled_from(["given", "shuffled", "random-mistake"]),
+    st.sampled_from([1.0, 0.25, 3.0]), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_every_separable_run_keeps_to_the_bound_and_in_the_bracket(
-    seed, count, width, classes, bias_step, tie, order, lr
+    seed, count, width, classes, bias_step, tie, order, lr, weighted, started
 ):
-    make, bias = {"bias_step": bias_step}, bias_step != "none"
+    """γ*·Σ c ≤ ‖w − w₀‖ and, from zero, ‖w‖ ≤ R·√(Σ c²): (Σ c)²/Σ c² keeps to the bound; c = η without weights."""
+    make = {"bias_step": bias_step}
+    options = {"bias": bias_step != "none", "dtype": torch.float64, "init": "normal" if started else "zeros", "seed": 0}
     if classes is None:
-        (X, y), net = separable(seed, count, width, **make), tp.Perceptron(width, bias=bias)
+        (X, y), net = separable(seed, count, width, **make), tp.Perceptron(width, **options)
     else:
         X, y = separable_classes(seed, count, width, classes, **make)
-        net, tie, order = tp.MulticlassPerceptron(width, classes, bias=bias), "update", "given"
+        net, tie = tp.MulticlassPerceptron(width, classes, **options), "update"
     assume(len(set(y)) >= 2)
-    best = largest(X, y, num_classes=classes, **make)
+    best, start = largest(X, y, num_classes=classes, **make), copy.deepcopy(net)
     assume(best.separable)
-    result = long_run(net.double(), X, y, tie=tie, order=order, lr=lr, **make)
+    weights = np.random.default_rng(seed).uniform(0.2, 5.0, len(X)) if weighted else None
+    trainer = tp.RuleTrainer(5000, tie=tie, order=order, lr=lr, **make)
+    result = trainer.fit(net, X, y, sample_weight=weights)
     assert result.verdict.name == "SEPARATED"
-    assert result.mistakes <= mistake_bound(X, y, num_classes=classes, **make) * (1 + 1e-9)
-    ends = result.log.mistakes_by_epoch().cumsum(0).tolist()
-    for t in {1, result.mistakes, *ends[:: len(ends) // 20 + 1]} - {0}:
-        state = result.log.state_at(t)
-        lower, upper = bracket((state.weight, state.bias), X, y, t, lr, **make)
+    coefs = result.log.coef.abs()
+    if not started:
+        bound = mistake_bound(X, y, num_classes=classes, **make)
+        assert float(coefs.sum() ** 2 / coefs.square().sum()) <= bound * (1 + 1e-9)
+    ends, upper_at = result.log.mistakes_by_epoch().cumsum(0).tolist(), {}
+    for t in {min(1, result.mistakes), result.mistakes, *ends[:: len(ends) // 20 + 1]} - {0}:
+        state, total = result.log.state_at(t), float(coefs[:t].sum()) / lr
+        lower, upper = bracket((state.weight, state.bias), X, y, total, lr, start=start, **make)
+        upper_at[t] = upper
         assert lower <= best.upper * (1 + 1e-9)
         assert upper >= best.margin * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_sample_weights_put_their_sum_in_place_of_the_number_of_mistakes(classes):
-    """γ*·Σ c ≤ ‖w‖ ≤ R·√(Σ c²): the bracket has Σ c below the line, and (Σ c)²/Σ c² keeps to the bound."""
-    for seed in range(8):
-        X, y = separable(seed) if classes is None else separable_classes(seed)
-        weights = np.random.default_rng(seed).uniform(0.2, 5.0, len(X))
-        net = tp.Perceptron(3, dtype=torch.float64) if classes is None else tp.MulticlassPerceptron(3, 3).double()
-        result = tp.RuleTrainer(max_epochs=5000, lr=0.5).fit(net, X, y, sample_weight=weights)
-        best, coefs = largest(X, y, num_classes=classes), result.log.coef.abs()
-        assert result.verdict.name == "SEPARATED"
-        assert float(coefs.sum() ** 2 / coefs.square().sum()) <= mistake_bound(X, y, num_classes=classes) * (1 + 1e-9)
-        for t in range(1, result.mistakes + 1):
-            state, total = result.log.state_at(t), float(coefs[:t].sum())
-            lower, upper = bracket((state.weight, state.bias), X, y, total / 0.5, 0.5)
-            assert lower <= best.upper * (1 + 1e-9)
-            assert upper >= best.margin * (1 - 1e-9)
-        assert upper == pytest.approx(result.history[-1].norm / total, rel=1e-12)
-
-
-def test_a_run_from_other_weights_than_zero_is_bracketed_by_its_way():
-    for seed in range(6):
-        X, y = separable(seed)
-        start = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
-        net = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
-        result, best = long_run(net, X, y), largest(X, y)
-        lower, upper = bracket(net, X, y, result.mistakes, start=start)
-        assert lower <= best.upper
-        assert upper >= best.margin
-        way = math.hypot(float((net.weight - start.weight).detach().norm()), float((net.bias - start.bias).detach()))
-        assert upper == pytest.approx(way / result.mistakes if result.mistakes else math.inf)
+    if result.mistakes and not started:
+        assert upper_at[result.mistakes] == pytest.approx(result.history[-1].norm / float(coefs.sum()), rel=1e-12)
 
 
 def test_a_run_that_demands_slack_keeps_to_its_own_bound():
@@ -540,11 +373,25 @@ def test_a_run_that_demands_slack_keeps_to_its_own_bound():
     for seed in range(12):
         X, y = separable(seed, gap=0.5)
         for lr in (1.0, 0.1):
-            result = long_run(tp.Perceptron(3, dtype=torch.float64), X, y, margin=5.0, lr=lr)
+            result = tp.RuleTrainer(5000, margin=5.0, lr=lr).fit(tp.Perceptron(3, dtype=torch.float64), X, y)
             assert result.verdict.name == "SEPARATED"
             assert result.mistakes <= mistake_bound(X, y, margin=5.0, lr=lr)
             broken += result.mistakes > mistake_bound(X, y)
     assert broken
+
+
+def test_bounds_by_hand():
+    """The bound counts the bias: with the geometric margin a run makes more mistakes than it would allow."""
+    X, y = [[19.0], [21.0]], [-1, 1]
+    made = tp.RuleTrainer(5000).fit(tp.Perceptron(1), X, y).mistakes
+    assert mistake_bound(X, y, gamma=max_margin(X, y).margin) < made <= mistake_bound(X, y)
+    assert mistake_bound(*AND, gamma=0.5) == 12
+    assert mistake_bound(*AND, gamma=-1) == mistake_bound(*AND, gamma=0) == math.inf
+    assert mistake_bound(*AND, gamma=0.5, bias_step="none") == 8
+    result = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(2), *XOR)  # weights that come back to zero
+    state = result.log.last()
+    assert bracket((state.weight, state.bias), *XOR, result.mistakes) == (-math.inf, 0)
+    assert bracket((state.weight, state.bias), *XOR, 0) == (-math.inf, math.inf)
 
 
 def test_the_bound_is_reached():
@@ -553,14 +400,6 @@ def test_the_bound_is_reached():
     result = tp.RuleTrainer().fit(tp.Perceptron(7, bias=False), X, y)
     assert result.mistakes == 7
     assert mistake_bound(X, y, bias_step="none") == pytest.approx(7, rel=1e-12)
-
-
-def test_weights_that_come_back_to_zero_prove_that_nothing_separates():
-    X, y = XOR
-    result = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(2), X, y)
-    state = result.log.last()
-    assert bracket((state.weight, state.bias), X, y, result.mistakes) == (-math.inf, 0)
-    assert bracket((state.weight, state.bias), X, y, 0) == (-math.inf, math.inf)
 
 
 @given(
@@ -589,49 +428,29 @@ def test_inseparable_bound_by_hand():
     )
 
 
-def test_the_bound_of_a_given_margin():
-    X, y = AND
-    assert mistake_bound(X, y, gamma=0.5) == 12
-    assert mistake_bound(X, y, gamma=-1) == mistake_bound(X, y, gamma=0) == math.inf
-    assert mistake_bound(X, y, gamma=0.5, bias_step="none") == 8
-
-
-# --- bad input ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: radius([[1.0, math.nan]]), ValueError, r"X\[0, 1\] = nan"),
-        (lambda: radius([1.0, 2.0]), ValueError, "X must have two dimensions"),
-        (lambda: radius(np.zeros((0, 2))), ValueError, "X is empty"),
-        (lambda: radius([[1e200]]), ValueError, "scale X down"),
-        (lambda: radius([[1.0]], bias_step="one"), ValueError, "bias_step='one' is unknown"),
+        (lambda: radius([[1e200]]), ValueError, "X .*scale"),
+        (lambda: radius([[1.0]], bias_step="one"), ValueError, "bias_step='one'"),
         (lambda: radius([[1.0]], num_classes=1), ValueError, "num_classes=1"),
-        (lambda: margin(tp.MLP(2), *AND), TypeError, "found MLP"),
-        (lambda: margin(tp.JointPerceptron(2, 2), *AND), TypeError, "found JointPerceptron"),
-        (lambda: margin(tp.Perceptron(2), *AND), ValueError, "all zero"),
-        (lambda: margin(([[1.0]], [0.0]), *AND), ValueError, "weight has 1 features but 2 are needed"),
+        (lambda: margin(tp.JointPerceptron(2, 2), *AND), TypeError, "net .*JointPerceptron"),
+        (lambda: margin(tp.Perceptron(2), *AND), ValueError, "zero"),
+        (lambda: margin(([[1.0]], [0.0]), *AND), ValueError, "weight has 1 features"),
         (lambda: margin(([[1.0, 2.0]], [0.0, 1.0]), *AND), ValueError, "bias has 2 values"),
-        (lambda: margin(([[1.0, 2.0]], [math.inf]), *AND), ValueError, "bias"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "no place for a bias"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, regularize_bias="both"), TypeError, "regularize_bias"),
-        (lambda: margin(([[0.0, 0.0]], [1.0]), *AND, regularize_bias=False), ValueError, "all zero"),
-        (lambda: margin(([[1.0, 2.0]], [1.0]), AND[0], [0, 0, 0, 1]), ValueError, "must hold -1 and \\+1"),
-        (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "class indices 0 to 1"),
-        (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "one class only"),
-        (lambda: max_margin(AND[0], [1, -1]), ValueError, "2 values for 4 samples"),
+        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "bias_step='none'"),
+        (lambda: margin(([[0.0, 0.0]], [1.0]), *AND, regularize_bias=False), ValueError, "zero"),
+        (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "y .*0 to 1"),
+        (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "y .*one class"),
         (lambda: max_margin(*AND, regularize_bias="both"), TypeError, "regularize_bias"),
         (lambda: max_margin(*AND, tolerance=0), ValueError, "tolerance=0"),
-        (lambda: max_margin(AND[0], [0, 1, 2, 3], num_classes=3), ValueError, "0 to 2"),
         (lambda: mistake_bound(*AND, margin=-1), ValueError, "margin=-1"),
         (lambda: mistake_bound(*AND, lr=0), ValueError, "lr=0"),
         (lambda: mistake_bound(*AND, gamma=math.nan), ValueError, "gamma=nan"),
-        (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "all zero"),
+        (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "zero"),
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 0.0), ValueError, "gamma=0.0"),
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=-1), ValueError, "t=-1"),
-        (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=np.eye(2)), TypeError, "found ndarray"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=(np.eye(2), None)), ValueError, "start has 2 rows"),
     ],
 )  # fmt: skip

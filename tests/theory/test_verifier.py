@@ -16,7 +16,6 @@ import torchperc as tp
 from torchperc.cli import main
 from torchperc.data import read
 from torchperc.theory import verifier
-from torchperc.theory.problem import Problem
 
 FILES = {
     "separable": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1.5,yes\n",
@@ -36,69 +35,67 @@ KINDS = {
 
 
 def proved(name, folder, *options):
-    """A data file, by name or by what is in it, and the proof about it."""
+    """A data file, by name or by what is in it, and the content of the proof about it."""
     data, proof = folder / "data.csv", folder / "proof.json"
     data.write_text(FILES.get(name, name))
     with pytest.raises(SystemExit) as leave:
         main(["separable", str(data), "--out", str(proof), *options])
     assert leave.value.code == 0
-    return data, proof
+    return data, json.loads(proof.read_text())
 
 
-def accepted(content, data):
-    """Whether the content of a certificate is accepted for a file of data."""
+def accepted(content, data, both=True):
+    """Whether a certificate, with a checksum that fits, is accepted for a file of data; by the package as well."""
+    content = {**content, "checksum": verifier.checksum(content)}
     try:
         claim = verifier.parse(content)
         verifier.examine(claim, verifier.read_rows(data, claim))
+        found = True
     except verifier.RejectedError:
-        return False
-    return True
-
-
-def forged(content):
-    """The same with a checksum that fits."""
-    return {**content, "checksum": verifier.checksum(content)}
+        found = False
+    if both:
+        table, path = read(data), data.with_name("forged.json")
+        path.write_text(json.dumps(content))
+        try:
+            assert tp.theory.Certificate.load(path).verify(table.X, table.y) is found
+        except ValueError:
+            assert not found
+    return found
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("options", [(), ("--no-bias",)])
 def test_proofs_hold(name, options, tmp_path, capsys):
-    data, proof = proved(name, tmp_path, *options)
+    data, content = proved(name, tmp_path, *options)
     capsys.readouterr()
-    content = json.loads(proof.read_text())
     assert content["kind"] != "undecided"
     assert options or content["kind"] == KINDS.get(name, name)
-    assert verifier.main([str(proof), str(data)]) == 0
-    assert capsys.readouterr().out == (
-        f"valid: {content['kind']}, proved for all {content['samples']} samples of {data} in exact arithmetic\n"
-    )
+    assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 0
+    assert capsys.readouterr().out.startswith(f"valid: {content['kind']}, proved for all {content['samples']} samples")
     assert accepted(content, data)
 
 
 def test_the_standard_library_is_enough(tmp_path):
-    data, proof = proved("weakly separable", tmp_path)
+    data, _ = proved("weakly separable", tmp_path)
     alone = [sys.executable, "-I", "-S", verifier.__file__]  # no folder of other packages on the path
-    found = subprocess.run([*alone, str(proof), str(data)], capture_output=True, text=True)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.startswith("valid: weakly separable")
+    words = [*alone, str(tmp_path / "proof.json"), str(data)]
+    found = subprocess.run(words, capture_output=True, text=True)
+    assert (found.returncode, found.stderr, found.stdout[:24]) == (0, "", "valid: weakly separable,")
     data.write_text(data.read_text().replace("2,-1,yes", "2,-2,yes"))
-    found = subprocess.run([*alone, str(proof), str(data)], capture_output=True, text=True)
+    found = subprocess.run(words, capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (1, "rejected: the certificate is about other data\n")
 
 
 def test_the_command_checks_proofs_without_torch(tmp_path):
-    data, proof = proved("separable", tmp_path)
+    data, _ = proved("separable", tmp_path)
     code = (
-        f"import sys\nfrom torchperc.cli import main\ntry:\n    main(['separable', '--verify', {str(proof)!r}, "
+        f"import sys\nfrom torchperc.cli import main\ntry:\n    main(['separable', '--verify', {str(tmp_path / 'proof.json')!r}, "
         f"{str(data)!r}])\nexcept SystemExit as leave:\n    print(leave.code, 'torch.nn' in sys.modules, 'scipy' in sys.modules)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(tp.__file__).parents[1]
     )
     assert found.stdout.splitlines()[1] == "0 False False"
-
-
-# --- corruption ---------------------------------------------------------------------------------------------------
 
 
 def places(value, path=()):
@@ -110,40 +107,30 @@ def places(value, path=()):
         yield path, value
 
 
-def changed(content, path, value):
+def changed(content, path, *value):
+    """A copy with another value in a place, or without that place."""
     copy = json.loads(json.dumps(content))
     spot = copy
     for key in path[:-1]:
         spot = spot[key]
-    spot[path[-1]] = value
+    if value:
+        spot[path[-1]] = value[0]
+    else:
+        del spot[path[-1]]
     return copy
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_changed_number_with_a_new_checksum_is_rejected_too(name, tmp_path):
-    data, proof = proved(name, tmp_path)
-    content = json.loads(proof.read_text())
-    tried = 0
-    for path, value in places(content):
-        if path[0] in ("format", "version", "reason", "checksum"):
-            continue
-        for other in (other for other in others(value) if other != value):
+def test_a_changed_or_missing_entry_with_a_new_checksum_is_rejected_too(name, tmp_path):
+    data, content = proved(name, tmp_path)
+    paths = [(path, value) for path, value in places(content) if path[0] not in ("format", "version", "checksum")]
+    for path in {place[: i + 1] for place, _ in paths for i in range(len(place))}:
+        assert not accepted(changed(content, path), data), path
+    for path, value in paths:
+        for other in (other for other in others(value) if other != value and path[0] != "reason"):
             fake = changed(content, path, other)
-            tried += 1
-            expected = still_true(fake, path, data)
-            assert accepted(forged(fake), data) is expected, (path, value, other)
-            if path[0] not in ("labels", "signs"):
-                assert accepted_by_the_package(forged(fake), data) is expected, (path, value, other)
-    assert tried > 60
-
-
-def accepted_by_the_package(content, data):
-    table, path = read(data), data.with_name("forged.json")
-    path.write_text(json.dumps(content))
-    try:
-        return tp.theory.Certificate.load(path).verify(table.X, table.y)
-    except ValueError:
-        return False
+            found = accepted(fake, data, both=path[0] not in ("labels", "signs"))
+            assert found is still_true(fake, path, data), (path, value, other)
 
 
 def still_true(content, path, data):
@@ -163,9 +150,8 @@ def still_true(content, path, data):
         return False
     table, slacks = read(data), []
     for x, label in zip(table.X.tolist(), table.decode(table.y), strict=True):
-        scores = [
-            sum(w * Fraction(v) for w, v in zip(row, x, strict=True)) + b for row, b in zip(weight, bias, strict=True)
-        ]
+        units = zip(weight, bias, strict=True)
+        scores = [sum(w * Fraction(v) for w, v in zip(row, x, strict=True)) + b for row, b in units]
         scores = [-scores[0], scores[0]] if len(scores) == 1 else [2 * score for score in scores]
         own = table.labels.index(label)
         slacks += [scores[own] - score for k, score in enumerate(scores) if k != own]
@@ -186,29 +172,12 @@ def others(value):
     return [value + "x", value[1:], "not separable", None, 1]
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_entry_is_rejected(name, tmp_path):
-    data, proof = proved(name, tmp_path)
-    content = json.loads(proof.read_text())
-    for path in {place[: i + 1] for place, _ in places(content) for i in range(len(place))}:
-        if path[0] in ("checksum", "format", "version"):
-            continue
-        copy = json.loads(json.dumps(content))
-        spot = copy
-        for key in path[:-1]:
-            spot = spot[key]
-        del spot[path[-1]]
-        assert not accepted(forged(copy), data), path
-        assert not accepted_by_the_package(forged(copy), data), path
-
-
 def test_a_file_without_an_entry_names_the_entry(tmp_path):
-    _, proof = proved("AND", tmp_path)
-    content = json.loads(proof.read_text())
-    del content["reason"]
-    proof.write_text(json.dumps(forged(content)))
+    _, content = proved("AND", tmp_path)
+    fake = changed(content, ("reason",))
+    (tmp_path / "proof.json").write_text(json.dumps({**fake, "checksum": verifier.checksum(fake)}))
     with pytest.raises(ValueError, match="no entry 'reason'"):
-        tp.theory.Certificate.load(proof)
+        tp.theory.Certificate.load(tmp_path / "proof.json")
 
 
 DAMAGE = {
@@ -225,105 +194,73 @@ DAMAGE = {
 
 @pytest.mark.parametrize("name", DAMAGE)
 def test_other_data_are_rejected(name, tmp_path, capsys):
-    data, proof = proved("separable", tmp_path)
+    data, _ = proved("separable", tmp_path)
     before, after = DAMAGE[name]
     assert before in data.read_text()
     data.write_text(data.read_text().replace(before, after))
     capsys.readouterr()
-    assert verifier.main([str(proof), str(data)]) == 1
+    assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("rejected: ")
-    assert (out.count("\n"), err) == (1, "")
+    assert (out[:10], out.count("\n"), err) == ("rejected: ", 1, "")
+
+
+def witness(samples, rivals, weights):
+    return {"samples": samples, "rivals": rivals, "weights": weights, "total": str(sum(map(int, weights)))}
 
 
 def test_false_claims_are_rejected(tmp_path):
-    data, proof = proved("weakly separable", tmp_path)
-    content = json.loads(proof.read_text())
+    data, content = proved("weakly separable", tmp_path)
     spanning = changed(content, ("witness", "null"), [])
-    assert not accepted(forged(spanning), data)
-    assert not accepted(forged({**spanning, "kind": "not separable", "hyperplane": None}), data)
-    assert not accepted(forged({**content, "kind": "separable", "witness": None}), data)
+    assert not accepted(spanning, data)
+    assert not accepted({**spanning, "kind": "not separable", "hyperplane": None}, data)
+    assert not accepted({**content, "kind": "separable", "witness": None}, data)
     nothing = {"weight": [["0", "0"]], "bias": ["0"], "least": "0", "squared_margin": "0", "positive": 0}
-    assert not accepted(forged({**content, "hyperplane": nothing}), data)
-    assert accepted(forged({**content, "kind": "not separable", "hyperplane": None}), data)  # true, and less
+    assert not accepted({**content, "hyperplane": nothing}, data)
+    assert accepted({**content, "kind": "not separable", "hyperplane": None}, data)  # true, and less
 
 
 @pytest.mark.parametrize("weights", [["-1", "1", "1", "1"], ["1", "-1", "-1", "-1"], ["0", "0", "0", "0"]])
-def test_weights_have_to_be_positive(weights, tmp_path):
-    data, proof = proved("AND", tmp_path)  # (x, 1) of the last sample is that of two others less the first
-    total = str(sum(map(int, weights)))
-    fake = {
-        "samples": [0, 1, 2, 3],
-        "rivals": [1, 1, 1, 0],
-        "weights": weights,
-        "total": total,
-        "further": [],
-        "null": None,
-    }
-    content = {**json.loads(proof.read_text()), "kind": "not separable", "hyperplane": None, "witness": fake}
-    part = verifier.Witness(tuple(fake["samples"]), tuple(fake["rivals"]), tuple(map(int, weights)))
-    rows = dict(enumerate(verifier.read_rows(data, verifier.parse(json.loads(proof.read_text())))))
+def test_weights_have_to_be_positive_and_rivals_others(weights, tmp_path):
+    data, content = proved("AND", tmp_path)  # (x, 1) of the last sample is that of two others less the first
+    part = verifier.Witness((0, 1, 2, 3), (1, 1, 1, 0), tuple(map(int, weights)))
+    rows = dict(enumerate(verifier.read_rows(data, verifier.parse(content))))
     assert not any(verifier.combination(part, rows, 2, True))  # the sum alone would pass
-    assert not accepted(forged(content), data)
-    assert not accepted_by_the_package(forged(content), data)
+    for fake in (witness([0, 1, 2, 3], [1, 1, 1, 0], weights), witness([3], [1], ["1"])):
+        fake |= {"further": [], "null": None}
+        assert not accepted({**content, "kind": "not separable", "hyperplane": None, "witness": fake}, data)
 
 
 def test_further_sums_follow_from_each_other(tmp_path):
-    data, proof = proved("in steps", tmp_path)
-    content = json.loads(proof.read_text())
+    data, content = proved("in steps", tmp_path)
     first, further = content["witness"], content["witness"]["further"]
     assert (len(first["samples"]), len(further), first["null"]) == (2, 1, [])
     for change in ({"further": []}, {"further": further * 2}, {"null": None}, {"further": [first]}):
-        fake = forged({**content, "witness": {**first, **change}})
-        assert not accepted(fake, data), change
-        assert not accepted_by_the_package(fake, data), change
-
-
-def test_rows_of_earlier_sums_may_have_any_sign(tmp_path):
-    data, proof = proved("a,label\n0,x\n0,y\n1,y\n2,x\n", tmp_path)
-    further = {"samples": [1, 2, 3], "rivals": [0, 0, 1], "weights": ["-1", "2", "1"], "total": "2"}
-    first = {"samples": [0, 1], "rivals": [1, 0], "weights": ["1", "1"], "total": "2"}
-    content = json.loads(proof.read_text())
-    right = forged({**content, "witness": {**first, "further": [further], "null": []}})
-    wrong = forged({**content, "witness": {**further, "further": [first], "null": []}})  # the order is the proof
-    assert accepted(right, data)
-    assert accepted_by_the_package(right, data)
-    assert not accepted(wrong, data)
-    assert not accepted_by_the_package(wrong, data)
-
-
-def test_a_sample_is_no_rival_of_its_own_class(tmp_path):
-    data, proof = proved("separable", tmp_path)
-    content = json.loads(proof.read_text())
-    nothing = {"samples": [3], "rivals": [1], "weights": ["1"], "total": "1", "further": [], "null": None}
-    fake = forged({**content, "kind": "not separable", "hyperplane": None, "witness": nothing})
-    assert not accepted(fake, data)
-    assert not accepted_by_the_package(fake, data)
+        assert not accepted({**content, "witness": {**first, **change}}, data), change
+    data, content = proved("a,label\n0,x\n0,y\n1,y\n2,x\n", tmp_path)
+    second = witness([1, 2, 3], [0, 0, 1], ["-1", "2", "1"])  # rows of an earlier sum may have any sign
+    first = witness([0, 1], [1, 0], ["1", "1"])
+    assert accepted({**content, "witness": {**first, "further": [second], "null": []}}, data)
+    assert not accepted({**content, "witness": {**second, "further": [first], "null": []}}, data)  # order is the proof
 
 
 def test_null_vectors_have_to_be_independent_and_null(tmp_path):
-    data, proof = proved("with null vectors", tmp_path)
-    content = json.loads(proof.read_text())
+    data, content = proved("with null vectors", tmp_path)
     (null,) = content["witness"]["null"]
-    assert accepted(content, data)
-    assert not accepted(forged(changed(content, ("witness", "null"), [])), data)
-    assert not accepted(forged(changed(content, ("witness", "null"), [null, null])), data)
     zero = {"weight": [["0", "0"]], "bias": ["0"]}
-    assert not accepted(forged(changed(content, ("witness", "null"), [zero])), data)
-    assert not accepted_by_the_package(forged(changed(content, ("witness", "null"), [null, null])), data)
-    assert not accepted_by_the_package(forged(changed(content, ("witness", "null"), [zero])), data)
     doubled = {"weight": [[verifier.write_number(2 * Fraction(w)) for w in null["weight"][0]]], "bias": null["bias"]}
-    assert accepted(forged(changed(content, ("witness", "null"), [doubled])), data) is (null["bias"] == ["0"])
+    right = null["bias"] == ["0"]
+    for vectors, holds in (([null], True), ([], False), ([null, null], False), ([zero], False), ([doubled], right)):
+        assert accepted(changed(content, ("witness", "null"), vectors), data) is holds
 
 
 def test_undecided_proves_nothing(tmp_path, capsys):
-    data = tmp_path / "data.csv"
+    data, proof = tmp_path / "data.csv", tmp_path / "proof.json"
     data.write_text(FILES["separable"])
     with pytest.raises(SystemExit) as leave:
-        main(["separable", str(data), "--time-limit", "1e-9", "--out", str(tmp_path / "proof.json")])
+        main(["separable", str(data), "--time-limit", "1e-9", "--out", str(proof)])
     assert leave.value.code == 1
-    assert "undecided: the time limit of 1e-09 s was reached" in capsys.readouterr().out
-    assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 1
+    assert "undecided: the time limit of 1e-09 s" in capsys.readouterr().out
+    assert verifier.main([str(proof), str(data)]) == 1
     assert "proves nothing" in capsys.readouterr().out
 
 
@@ -347,19 +284,15 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_named_in_one_line(name, tmp_path, capsys):
-    data, proof = proved("separable", tmp_path)
+    data, _ = proved("separable", tmp_path)
     spoil, message = BAD[name]
-    spoil(proof, data)
+    spoil(tmp_path / "proof.json", data)
     capsys.readouterr()
-    assert verifier.main([str(proof), str(data)]) == 2
+    assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 2
     out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("torchperc: error: ")
+    assert (out, err.count("\n"), err[:18]) == ("", 1, "torchperc: error: ")
     assert message in err
-    assert err.count("\n") == 1
 
-
-# --- reading and digest -------------------------------------------------------------------------------------------
 
 TABLES = {
     "header": ("a,b,label\n1,2,x\n3,4,y\n", None),
@@ -387,26 +320,24 @@ def test_files_are_read_as_the_package_reads_them(name, tmp_path):
     assert [2 * own - 1 if two else own for _, own in rows] == table.y.tolist()
 
 
-def digest_of(X, own):
-    return Problem(X, own, 3, True, False).digest
-
-
-def test_one_digest_of_dense_sparse_and_written_data():
+def test_one_digest_of_dense_sparse_and_written_data(tmp_path):
     random = np.random.default_rng(0)
     X = random.normal(size=(50, 7)) * (random.random((50, 7)) < 0.5)
-    X[3] = 0.0
-    X[4, 2] = -0.0
+    X[3], X[4, 2], X[0, 0] = 0.0, -0.0, 1.0
     own = random.integers(0, 3, 50)
-    digest = verifier.Digest()
-    for row, code in zip(X.tolist(), own.tolist(), strict=True):
-        digest.add(row, code)
     sparse = csr_array(X)
-    sparse.data[0] = 0.0  # an entry that is there and zero
-    first = X.copy()
-    first[np.nonzero(X)[0][0], np.nonzero(X)[1][0]] = 0.0
-    assert digest_of(X, own) == digest_of(csr_array(X), own) == digest.text(7)
-    assert digest_of(sparse, own) == digest_of(first, own) != digest.text(7)
-    assert len({digest_of(X, own), digest_of(X[:, :6], own), digest_of(X, own[::-1])}) == 3
+    other, sparse.data[0], zeroed = csr_array(X), 0.0, X.copy()  # an entry that is there and zero
+    zeroed[0, 0] = 0.0
+
+    def digest(data, labels=own):
+        return tp.theory.separability(data, labels, time_limit=1e-9).digest
+
+    for first, second in ((X, other), (zeroed, sparse)):
+        written = verifier.Digest()
+        for row, code in zip(first.tolist(), own.tolist(), strict=True):
+            written.add(row, code)
+        assert digest(first) == digest(second) == written.text(7)
+    assert len({digest(X), digest(zeroed), digest(X[:, :6]), digest(X, own[::-1])}) == 4
 
 
 def test_numbers_are_written_exactly():
@@ -415,23 +346,17 @@ def test_numbers_are_written_exactly():
         assert verifier.read_number(verifier.write_number(value)) == value
 
 
-# --- the command --------------------------------------------------------------------------------------------------
-
-
 def test_the_command_says_what_it_proved(call, tmp_path):
     code, out, err = call("separable", "XOR")
     assert (code, err) == (0, "")
-    assert out == (
-        "XOR: 4 samples, 2 features, labels -1, +1\n"
-        "not separable: a point in both convex hulls, made of 4 samples (rows 1, 2, 3, 4 of the data)\n"
-    )
-    code, out, _ = call("separable", "AND")
-    assert "separable: every sample is on its side of a hyperplane, the nearest 0.353553 away from it\n" in out
-    data = tmp_path / "data.csv"
+    assert out.startswith("XOR: 4 samples, 2 features, labels -1, +1\nnot separable: ")
+    assert "4 samples (rows 1, 2, 3, 4 of the data)" in out
+    assert "\nseparable: " in call("separable", "AND")[1]
+    data, proof = tmp_path / "data.csv", tmp_path / "proof.json"
     data.write_text(FILES["weakly separable"])
-    code, out, _ = call("separable", str(data), "--out", str(tmp_path / "proof.json"))
-    assert "weakly separable: a point in both convex hulls, made of 2 samples; but a hyperplane has every" in out
-    assert f"to check it: torchperc separable --verify {tmp_path / 'proof.json'} {data}\n" in out
+    out = call("separable", str(data), "--out", str(proof))[1]
+    assert "\nweakly separable: " in out
+    assert f"torchperc separable --verify {proof} {data}\n" in out
 
 
 def test_iris_from_a_file(call, tmp_path):
@@ -441,10 +366,8 @@ def test_iris_from_a_file(call, tmp_path):
     data, proof = tmp_path / "iris.csv", tmp_path / "iris.json"
     data.write_text("\n".join(lines))
     code, out, _ = call("separable", str(data), "--target", "kind", "--out", str(proof))
-    assert (code, "weakly separable: the differences φ(x, y) − φ(x, k) have a weighted mean of zero" in out) == (
-        0,
-        True,
-    )
+    assert code == 0
+    assert "weakly separable: " in out
     assert call("separable", str(data), "--target", "1", "--verify", str(proof))[0] == 0
     assert call("separable", str(data), "--verify", str(proof))[0] == 1  # the last column is not what it is about
     assert tp.theory.Certificate.load(proof).verify(iris.data, iris.target)

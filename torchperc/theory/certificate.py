@@ -81,7 +81,18 @@ class Certificate(Claim):
         else:
             problem = replace(self.rows)  # without cached values, as the data may have changed
         try:
-            _check(verifier.parse(verifier.content_of(self)), problem)
+            claim = verifier.parse(verifier.content_of(self))
+            if claim.kind == "undecided":
+                raise RejectedError("the question was not decided")
+            size = (len(problem.y), problem.features)
+            if size != (claim.samples, claim.features) or problem.digest != claim.digest:
+                raise RejectedError("the certificate is about other data")
+            if claim.hyperplane is not None:
+                verifier.check_hyperplane(claim.hyperplane, claim.kind, *problem.measure(claim.hyperplane))
+            if claim.witness is not None:
+                verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.all_rows})
+                if any(problem.signs_on(vector).any() for vector in claim.witness.null or ()):
+                    raise RejectedError("the witness does not span all samples")
         except RejectedError as reason:
             return str(reason)
         return None
@@ -112,34 +123,18 @@ class Certificate(Claim):
         return cls(**vars(claim))
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self._sentence()}"
-
-    def _sentence(self) -> str:
-        if self.kind == "undecided":
-            return self.reason
-        if self.witness is None:
-            if self.signs:
-                return f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
-            return f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
-        count = len(set(self.witness.samples))
-        proof = "a point in both convex hulls" if self.bias else "the origin is in the convex hull of y·x"
-        if len(self.labels) > 2:
-            proof = "the differences φ(x, y) − φ(x, k) have a weighted mean of zero"
-        weak = "but a hyperplane has every sample on its side or on itself, and not all on itself"
-        more = weak if self.kind == "weakly separable" else self.reason
-        return f"{proof}, made of {count} sample{'s' * (count > 1)}{'; ' * bool(more)}{more}"
-
-
-def _check(claim: Claim, problem: Problem) -> None:
-    """As :func:`torchperc.theory.verifier.examine`, with floats for what floats can prove."""
-    if claim.kind == "undecided":
-        raise RejectedError("the question was not decided")
-    size = (len(problem.y), problem.features)
-    if size != (claim.samples, claim.features) or problem.digest != claim.digest:
-        raise RejectedError("the certificate is about other data")
-    if claim.hyperplane is not None:
-        verifier.check_hyperplane(claim.hyperplane, claim.kind, *problem.measure(claim.hyperplane))
-    if claim.witness is not None:
-        verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.all_rows})
-        if any(problem.signs_on(vector).any() for vector in claim.witness.null or ()):
-            raise RejectedError("the witness does not span all samples")
+        if self.kind == "separable" and self.signs:
+            said = f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
+        elif self.kind == "separable":
+            said = f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
+        elif self.witness is None:
+            said = self.reason
+        else:
+            said = "a point in both convex hulls" if self.bias else "the origin is in the convex hull of y·x"
+            if len(self.labels) > 2:
+                said = "the differences φ(x, y) − φ(x, k) have a weighted mean of zero"
+            count = len(set(self.witness.samples))
+            weak = "; but a hyperplane has every sample on its side or on itself, and not all on itself"
+            more = weak if self.kind == "weakly separable" else "; " * bool(self.reason) + self.reason
+            said += f", made of {count} sample{'s' * (count > 1)}{more}"
+        return f"{self.kind}: {said}"

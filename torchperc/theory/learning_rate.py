@@ -45,7 +45,7 @@ def step_limit(
     """
     head = tph.head(head) if isinstance(head, str) else head
     second_derivative = tph.curvature_bound(head, class_count(num_classes) or 1)
-    points = _points(X, bias)
+    points = Points.of(X, "unit" if check_bool("bias", bias) else "none")
     check_choice("reduction", reduction, ("mean", "sum"))
     largest = len(points)
     if isinstance(batch_size, str):
@@ -106,15 +106,12 @@ def largest_eigenvalue(X: Data, *, bias: bool = True) -> float:
         >>> round(largest_eigenvalue([[1.0], [-1.0]]), 9), round(largest_eigenvalue([[3, 4]], bias=False), 9)
         (1.0, 25.0)
     """
-    return _largest(_points(X, bias))
-
-
-def _points(X: Data, bias: bool) -> Points:
-    return Points.of(X, "unit" if check_bool("bias", bias) else "none")
+    return _largest(Points.of(X, "unit" if check_bool("bias", bias) else "none"))
 
 
 def _largest(points: Points) -> float:
     from scipy.sparse import hstack
+    from scipy.sparse.linalg import ArpackNoConvergence, aslinearoperator, eigsh
 
     phi: Any = points.X
     if points.bias_scale:
@@ -125,18 +122,10 @@ def _largest(points: Points) -> float:
         gram = np.asarray(product.toarray() if is_sparse(product) else product)
         value = float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1])
     else:
-        value = _by_lanczos(phi)
-    return min(value / len(points), float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
-
-
-def _by_lanczos(phi: Any) -> float:
-    from scipy.sparse.linalg import ArpackNoConvergence, aslinearoperator, eigsh
-
-    square = aslinearoperator(phi).H @ aslinearoperator(phi)
-    try:
-        (value,), vectors = eigsh(
-            square, k=1, which="LA", v0=np.random.default_rng(0).normal(size=phi.shape[1]), tol=1e-10
-        )
-    except ArpackNoConvergence:  # the sum of all eigenvalues is left as a bound
-        return math.inf
-    return float(value + np.linalg.norm(square @ vectors[:, 0] - value * vectors[:, 0]))
+        square, start = aslinearoperator(phi).H @ aslinearoperator(phi), np.random.default_rng(0)
+        try:
+            (value,), vector = eigsh(square, k=1, which="LA", v0=start.normal(size=phi.shape[1]), tol=1e-10)
+            value += np.linalg.norm(square @ vector[:, 0] - value * vector[:, 0])
+        except ArpackNoConvergence:  # the sum of all eigenvalues is left as a bound
+            value = math.inf
+    return min(float(value) / len(points), float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)

@@ -24,10 +24,7 @@ from torchperc.theory.problem import Array, Indices, Points, Problem, class_coun
 EPS = float(np.finfo(np.float64).eps)
 _CYCLES = 10_000  # least squares problems
 _WORKING_SET = 1000  # rows that are solved together, besides the support found so far
-_FREE_BIAS = (1e4, 1e2)  # weights of the equations Σ λ·e = 0 in the least squares, in turn: precise, and stable
-
-
-# --- radius and margin --------------------------------------------------------------------------------------------
+_FREE_BIAS = 1e3  # the weight of the equations Σ λ·e = 0 in the least squares
 
 
 def radius(X: Data, *, bias_step: str = "unit", num_classes: int | None = None) -> float:
@@ -90,8 +87,7 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
     if isinstance(net, Perceptron | MulticlassPerceptron | nn.Linear | MaxMargin):
         net = net.weight, net.bias
     if not isinstance(net, tuple | list) or len(net) != 2:
-        found = f"found {type(net).__name__}"
-        raise TypeError(f"net must be a (Multiclass)Perceptron, an nn.Linear or a pair (weight, bias), {found}")
+        raise TypeError(f"net must be a linear net or a pair (weight, bias), found {type(net).__name__}")
     options: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
     weight, bias = convert.features(net[0], width=width, name="weight", **options), net[1]
     if bias is None:
@@ -101,9 +97,6 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
     if len(offset) != len(weight):
         raise ValueError(f"bias has {len(offset)} values for a weight of shape {tuple(weight.shape)}; (K,) is needed")
     return weight, offset
-
-
-# --- the largest margin -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +182,10 @@ def max_margin(
     rows = _Rows(problem, math.sqrt(points.bias_scale), math.sqrt(points.squared_radius(num_classes)) or 1.0)
     weight, bias = (torch.zeros(num_classes or 1, *width, dtype=torch.float64) for width in (points.X.shape[1:], ()))
     best = MaxMargin(weight, bias, 0.0, math.inf, torch.arange(0))
-    keys, stalled = rows.first(), 0
-    for cycle in range(_CYCLES):
+    keys = _lowest(problem.mean_margins(), np.arange(0))
+    for _ in range(_CYCLES):
         Z, E = rows.table(keys)
-        found = _nearest_point(Z, E, _FREE_BIAS[cycle % 2])
+        found = _nearest_point(Z, E)
         if found is None:
             break
         support, shares, w, b = found
@@ -208,8 +201,7 @@ def max_margin(
         if best.gap <= tolerance * best.upper or best.upper <= 4 * rows.rounding(len(support)):
             break
         before, keys = keys, _lowest(margins, keys[support])
-        stalled = stalled + 1 if np.isin(keys, before).all() else 0
-        if stalled == len(_FREE_BIAS):
+        if np.isin(keys, before).all():
             break
     return best
 
@@ -220,13 +212,6 @@ class _Rows(NamedTuple):
     problem: Problem
     constant: float  # √β
     longest: float  # the length of the longest row
-
-    def first(self) -> Indices:
-        """Return the keys of the rows to begin with: those that are hardest for the nearest class mean."""
-        member = self.problem.y[:, None] == np.arange(self.problem.classes)
-        means = np.asarray((self.problem.X.T @ (member / np.maximum(member.sum(axis=0), 1))).T)
-        margins = self.problem.margins(means, -np.square(means).sum(axis=1) / 2)
-        return _lowest(margins.reshape(-1), np.arange(0))
 
     def table(self, keys: Indices) -> tuple[Array, Array]:
         """Return some rows Z: (n, D), and the coefficients E of the free biases in them."""
@@ -273,41 +258,30 @@ def _lowest(margins: Array, support: Indices) -> Indices:
     return np.union1d(support, np.argpartition(margins, _WORKING_SET)[:_WORKING_SET])
 
 
-def _nearest_point(Z: Array, E: Array, free_bias: float) -> tuple[Indices, list[Array], Array, Array] | None:
+def _nearest_point(Z: Array, E: Array) -> tuple[Indices, list[Array], Array, Array] | None:
     """Return the rows of the nearest point, one or two approximations of their shares, w and b; ``None`` without one.
 
-    The least squares solution μ ≥ 0 of Zᵀμ = 0, 1ᵀμ = 1 (and Eᵀμ = 0, with the weight ``free_bias``) is proportional to
-    the shares λ of the rows; Z·w + E·b = 1 on those that have one.
+    The least squares solution μ ≥ 0 of Zᵀμ = 0, Eᵀμ = 0 and 1ᵀμ = 1 is proportional to the shares λ of the rows. On
+    those that have one Z·w + E·b = 1 and w = Zᵀλ: w is the shortest solution of NᵀZ·w = Nᵀ1, with corrections, where N
+    is a basis of the null space of Eᵀ.
     """
+    from scipy.linalg import null_space
     from scipy.optimize import nnls
 
     scale = math.sqrt(float(np.einsum("ij,ij->i", Z, Z).max())) or 1.0
-    system = np.vstack((free_bias * E.T, Z.T / scale, np.ones(len(Z))))
+    system = np.vstack((_FREE_BIAS * E.T, Z.T / scale, np.ones(len(Z))))
     try:
         solution = nnls(system, np.append(np.zeros(len(system) - 1), 1.0), maxiter=30 * len(Z))[0]
     except RuntimeError:  # too many iterations
         return None
     support = np.flatnonzero(solution)
-    weight, bias, refined = _solve_on_support(Z[support], E[support])
-    candidates = [np.maximum(each, 0.0) for each in (solution[support], refined) if np.isfinite(each).all()]
-    return support, [each / each.sum() for each in candidates if each.any()], np.nan_to_num(weight), bias
-
-
-def _solve_on_support(Z: Array, E: Array) -> tuple[Array, Array, Array]:
-    """Return the shortest w with Z·w + E·b = 1, b, and λ with w = Zᵀλ and Eᵀλ = 0; not finite if there is none.
-
-    With N a basis of the null space of Eᵀ, w is the shortest solution of NᵀZ·w = Nᵀ1, by QR with corrections.
-    """
-    from scipy.linalg import null_space, solve_triangular
-
+    Z, E = Z[support], E[support]
     N = null_space(E.T) if E.shape[1] else np.eye(len(Z))
-    reduced, right = N.T @ Z, N.sum(axis=0)
-    Q, T = np.linalg.qr(reduced.T)
-    weight, coefs = np.zeros(Z.shape[1]), np.zeros(len(right))
-    if T.shape[0] < T.shape[1] or not np.diagonal(T).all():
-        return weight * np.nan, np.zeros(E.shape[1]), np.full(len(Z), np.nan)
+    reduced, weight, coefs = N.T @ Z, np.zeros(Z.shape[1]), np.zeros(N.shape[1])
+    inverse = np.linalg.pinv(reduced)
     for _ in range(3):
-        step = solve_triangular(T, right - reduced @ weight, trans="T", check_finite=False)
-        weight, coefs = weight + Q @ step, coefs + solve_triangular(T, step, check_finite=False)
+        step = inverse @ (N.sum(axis=0) - reduced @ weight)
+        weight, coefs = weight + step, coefs + step @ inverse
     bias = np.asarray(np.linalg.lstsq(E, 1 - Z @ weight, rcond=None)[0]) if E.shape[1] else np.zeros(0)
-    return np.asarray(weight), bias, np.asarray(N @ coefs)
+    candidates = [np.maximum(each, 0.0) for each in (solution[support], N @ coefs)]
+    return support, [each / each.sum() for each in candidates if each.any()], weight, bias

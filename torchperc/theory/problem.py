@@ -8,7 +8,7 @@ the weights of class 0 may be set to 0: w then has K − 1 blocks, and with two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, is_sparse
+from torchperc._checks import Data, as_tensor, check_bool, check_choice, check_int, check_labels, is_sparse
 from torchperc.samples import convert
 from torchperc.theory import verifier
 from torchperc.theory.verifier import Digest, Hyperplane
@@ -71,8 +71,7 @@ class Points:
 
     def squared_radius(self, num_classes: int | None) -> float:
         """Return max ‖x‖² + β; with K classes twice that, the squared length of φ(x, y) − φ(x, r)."""
-        value = float(self.squared_norms.max()) + self.bias_scale
-        return value if num_classes is None else 2 * value
+        return (float(self.squared_norms.max()) + self.bias_scale) * (1 if num_classes is None else 2)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return w·x + b: (N,), or (N, K) for a (K, d) weight."""
@@ -108,8 +107,11 @@ class Problem:
         if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
             raise TypeError(f"X has dtype {X.dtype}, which float64 does not hold exactly; use X.astype(float)")
         X = float64_samples(X)
-        found = _distinct_values(y) if num_classes is None else 0
-        classes = found if found > 2 else class_count(num_classes)
+        classes = class_count(num_classes)
+        if classes is None:
+            values = as_tensor(y, "y")
+            different = len(values[values == values].unique())  # NaN is no label
+            classes = different if different > 2 else None
         codes = check_labels(y, X.shape[0], classes).cpu().numpy()
         return cls(X, (codes + 1) // 2 if classes is None else codes, classes or 2, bias, classes is None)
 
@@ -140,22 +142,18 @@ class Problem:
     @cached_property
     def digest(self) -> str:
         """The digest of the data, see :class:`torchperc.theory.verifier.Digest`."""
-        made, X = Digest(), self.X
-        made.samples = len(self.y)
+        from scipy.sparse import csr_array
+
+        made, count = Digest(), len(self.y)
+        step = count if is_sparse(self.X) else max(1, _CHUNK // self.features)
+        for start in range(0, count, step):
+            part = csr_array(self.X[start : start + step])
+            part.eliminate_zeros()
+            made.counts.update(np.diff(part.indptr).astype("<i8").tobytes())
+            made.columns.update(part.indices.astype("<u4").tobytes())
+            made.values.update(part.data.astype("<f8").tobytes())
         made.labels.update(self.y.astype("<i8").tobytes())
-        if is_sparse(X):
-            X = X.copy()
-            X.eliminate_zeros()
-            parts: Iterable[tuple[Any, Any, Any]] = [(np.diff(X.indptr), X.indices, X.data)]
-        else:
-            step = max(1, _CHUNK // self.features)
-            chunks = (X[start : start + step] for start in range(0, len(X), step))
-            used = ((chunk, chunk != 0) for chunk in chunks)
-            parts = ((use.sum(axis=1), np.nonzero(use)[1], chunk[use]) for chunk, use in used)
-        for counts, columns, values in parts:
-            made.counts.update(counts.astype("<i8").tobytes())
-            made.columns.update(columns.astype("<u4").tobytes())
-            made.values.update(values.astype("<f8").tobytes())
+        made.samples = count
         return made.text(self.features)
 
     def dense(self, samples: Indices | slice) -> Array:
@@ -179,8 +177,6 @@ class Problem:
         signs[every, self.y[samples]], signs[every, rivals] = 1.0, -1.0
         return signs
 
-    # --- in floats --------------------------------------------------------------------------------------------
-
     def margins(self, weight: Array, offset: Array) -> Array:
         """Return z·w of all rows in float64: weight (units, d), offset (units,) → (N, K − 1)."""
         scores = np.asarray(self.X @ weight.T) + offset
@@ -188,6 +184,13 @@ class Problem:
             return np.where(self.y == 1, scores[:, 0], -scores[:, 0])[:, None]
         margins = np.take_along_axis(scores, self.y[:, None], axis=1) - scores
         return np.asarray(margins[np.arange(self.classes) != self.y[:, None]].reshape(len(scores), -1))
+
+    def mean_margins(self) -> Array:
+        """Return z·w of all rows, by key, where w decides for the nearest class mean: its low rows are hard ones."""
+        member = self.y[:, None] == np.arange(self.classes)
+        with np.errstate(all="ignore"):
+            means = np.asarray((self.X.T @ (member / np.maximum(member.sum(axis=0), 1))).T)
+            return self.margins(means, -np.square(means).sum(axis=1) / 2).reshape(-1)
 
     def bounded_margins(self, plane: Hyperplane) -> tuple[Array, float, Fraction]:
         """Return z·w of all rows times a positive number, a bound on their errors, and that number.
@@ -209,13 +212,10 @@ class Problem:
         known = math.isfinite(error) and bool(np.isfinite(margins).all())
         return margins, error if known else math.inf, Fraction(denominator, 1 << shift)
 
-    # --- exactly ----------------------------------------------------------------------------------------------
-
     def hyperplane(self, vector: Sequence[Fraction | int]) -> Hyperplane:
         """Return w as a hyperplane: one unit for −1/+1, else K that sum to zero, which has the largest margin."""
-        units = [
-            [Fraction(value) for value in vector[at : at + self.width]] for at in range(0, len(vector), self.width)
-        ]
+        blocks = (vector[at : at + self.width] for at in range(0, len(vector), self.width))
+        units = [list(map(Fraction, block)) for block in blocks]
         if not self.signs:
             units = [[Fraction(0)] * self.width, *units]
             means = [sum(values, Fraction(0)) / self.classes for values in zip(*units, strict=True)]
@@ -242,9 +242,7 @@ class Problem:
         margins, error, _ = self.bounded_margins(plane)
         doubtful, signs = ~(np.abs(margins) > error), np.sign(margins)
         if keys is not None:
-            asked = np.zeros(len(self), dtype=bool)
-            asked[keys] = True
-            doubtful &= asked.reshape(doubtful.shape)
+            doubtful &= np.isin(np.arange(len(self)), keys).reshape(doubtful.shape)
         part = Hyperplane(tuple(tuple(unit[j] for j in used or [0]) for unit in plane.weight), plane.bias)
         samples, step = np.flatnonzero(doubtful.any(axis=1)), max(1, _CHUNK // self.features)
         for some in np.split(samples, range(step, len(samples), step)):
@@ -261,12 +259,3 @@ class Problem:
             samples = np.flatnonzero(~(lowest - error > lowest.min() + error))
         least = min(min(self.exact_margins(sample, plane)) for sample in samples.tolist())
         return least, int((self.signs_on(plane) > 0).sum())
-
-
-def _distinct_values(y: Data) -> int:
-    """Return how many values y has, if they are numbers; what they must be is checked elsewhere."""
-    try:
-        array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
-    except ValueError:
-        return 0
-    return len(np.unique(array)) if array.ndim == 1 and array.dtype.kind in "biuf" else 0

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from flint import fmpz_mat, nmod_mat
@@ -23,7 +23,7 @@ from torchperc.theory.certificate import Certificate
 from torchperc.theory.problem import Array, Indices, Problem
 from torchperc.theory.verifier import PRIME, Hyperplane, Witness
 
-Clock: TypeAlias = Callable[[], float]  # see countdown
+Clock: TypeAlias = Callable[[], float]  # see seconds_left
 Weights: TypeAlias = dict[int, Fraction]  # a witness: a positive number for some rows, by their keys
 
 MAX_EQUATIONS = 2000  # solved exactly; more would take hours
@@ -71,9 +71,9 @@ def separability(
         >>> tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1]).kind
         'weakly separable'
     """
-    limit = None if time_limit is None else check_number("time_limit", time_limit, above=0)
+    limit = math.inf if time_limit is None else check_number("time_limit", time_limit, above=0)
     problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
-    clock = countdown(limit)
+    clock = partial(seconds_left, time.monotonic(), limit)
     try:
         found = decide(SearchSpace(problem), clock)
         if isinstance(found, list):
@@ -84,9 +84,6 @@ def separability(
         return _certificate(problem, "undecided", reason=str(reason))
     error = made.verification_error()
     return made if error is None else _certificate(problem, "undecided", reason=f"the proof did not hold: {error}")
-
-
-# --- certificates -------------------------------------------------------------------------------------------------
 
 
 def find_weak_separator(problem: Problem, witness: Weights, clock: Clock) -> Certificate:
@@ -103,17 +100,15 @@ def find_weak_separator(problem: Problem, witness: Weights, clock: Clock) -> Cer
         while True:
             clock()
             known = [*zero, *(key for key in sums[-1] if key not in zero)]
-            kept, pivots = independent([problem.exact_row(key)[0] for key in known])
+            rows = [problem.exact_row(key)[0] for key in known]
+            kept, _ = independent(rows)
             if len(kept) == len(zero) and len(sums) > 1:
                 raise UndecidedError("a further sum has no new rows")
-            zero = [known[number] for number in kept]
-            table = [problem.exact_row(key)[0] for key in zero]
-            free = [j for j in range(dimension) if j not in pivots]
-            values = dict(zip(free, random.integers(1, 2**40, len(free)).tolist(), strict=True))
-            (vector,) = null_vectors(table, dimension, [values])  # orthogonal to no row outside the span, but by chance
-            outside = np.flatnonzero(problem.signs_on(problem.hyperplane(vector)))
+            zero, rows = [known[number] for number in kept], [rows[number] for number in kept]
+            (vector,) = null_vectors(rows, dimension, random.integers(1, 2**40, dimension).tolist())
+            outside = np.flatnonzero(problem.signs_on(problem.hyperplane(vector)))  # of their span, but for bad luck
             if not len(outside):
-                columns = null_vectors(table, dimension, [{j: 1} for j in free])
+                columns = null_vectors(rows, dimension)
                 null = tuple(problem.hyperplane(_normalised(problem, column)) for column in columns)
                 evidence = replace(evidence, further=tuple(_sum(problem, part) for part in sums[1:]), null=null)
                 return _certificate(problem, "not separable", None, evidence)
@@ -159,23 +154,12 @@ def _certificate(
     problem: Problem, kind: str, plane: Hyperplane | None = None, witness: Witness | None = None, reason: str = ""
 ) -> Certificate:
     labels = ("-1", "1") if problem.signs else tuple(map(str, range(problem.classes)))
-    size, digest = (len(problem.y), problem.features), problem.digest
-    return Certificate(kind, *size, labels, problem.signs, problem.bias, digest, plane, witness, reason, problem)
+    about = (len(problem.y), problem.features, labels, problem.signs, problem.bias, problem.digest)
+    return Certificate(kind, *about, plane, witness, reason, problem)
 
 
-# --- the search ---------------------------------------------------------------------------------------------------
-
-
-class LPSolution(NamedTuple):
-    """The answer of a linear program: w, t and the dual value of each row."""
-
-    point: Array
-    least: float
-    duals: Array
-
-
-def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution | None:
-    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS; ``None`` if it fails."""
+def linear_program(table: Array, zero: Array, seconds: float) -> tuple[Array, float, Array] | None:
+    """Return w, t and dual values of: max t, z·w ≥ t, |w_j| ≤ 1, z·w = 0 on ``zero``; ``None`` if HiGHS fails."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
@@ -192,7 +176,7 @@ def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution | No
     )
     if result.x is None or not result.success:
         return None
-    return LPSolution(result.x[:-1], float(result.x[-1]), -np.asarray(result.ineqlin.marginals))
+    return result.x[:-1], float(result.x[-1]), -np.asarray(result.ineqlin.marginals)
 
 
 def _directions(table: Array) -> Array:
@@ -204,79 +188,55 @@ def _directions(table: Array) -> Array:
 def decide(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights:
     """Return a vector of the space that is positive on its rows, exactly; or a witness that there is none.
 
-    The witness is positive on some rows; on those that the vector had to be 0 on it may have any sign.
+    The witness is positive on some rows; on those that the vector had to be 0 on it may have any sign. If the linear
+    programs fail, exact arithmetic goes on from the rows that may be a witness, the likeliest first.
     """
-    found = _by_programs(space, clock)
-    if not isinstance(found, np.ndarray):
-        return found
-    settled = exact_dual_simplex(space, found, clock, _STEPS)
-    if settled is None:
-        raise UndecidedError(f"the linear program was not precise enough, and {_STEPS} exact exchanges did not help")
-    return settled
-
-
-def _by_programs(space: SearchSpace, clock: Clock) -> list[Fraction] | Weights | Indices:
-    """Return the same by linear programs; if they fail, the rows that may be a witness, the likeliest first."""
     if len(space.keys) <= space.dimension and len(space.keys) * space.dimension <= 4 * _ENTRIES:
         table = space.table(space.keys)  # so few rows are independent as a rule, and then some w has z·w = 1 for all
-        found = space.vector(_rounded(space, _least_squares(table), table))
-        if not len(space.wrong_rows(found)):
-            return found
-    working = likely = _first_rows(space)
+        gram = table @ table.T + 1e-9 * table.shape[1] * np.eye(len(table))
+        point = table.T @ np.linalg.solve(gram, np.ones(len(table)))
+        vector = space.vector(_rounded(space, point / (np.abs(point).max() or 1.0), table))
+        if not len(space.wrong_rows(vector)):
+            return vector
+    working = likely = space.keys
+    size = _affordable(space, 2 * space.dimension)
+    if len(working) > 2 * size:  # begin with those that are hardest for the nearest class mean
+        working = likely = working[np.argpartition(space.problem.mean_margins()[working], size)[:size]]
     for _ in range(_ROUNDS):
         table = space.table(working)
         answer = linear_program(table, space.table(np.array(space.zero, dtype=np.int64)), clock())
         if answer is None:
-            return likely
-        held = np.flatnonzero(answer.duals > 1e-12)  # the rows with a dual value, the largest first
-        held = held[np.argsort(-answer.duals[held], kind="stable")]
-        low = np.argsort(table @ answer.point, kind="stable")[: table.shape[1] + 1]
+            break
+        solution, least, duals = answer
+        held = np.flatnonzero(duals > 1e-12)  # the rows with a dual value, the largest first
+        held = held[np.argsort(-duals[held], kind="stable")]
+        low = np.argsort(table @ solution, kind="stable")[: table.shape[1] + 1]
         likely = working[np.concatenate((held, low[~np.isin(low, held)]))]
-        if not answer.least > _SMALL:
+        if not least > _SMALL:
             settled = exact_dual_simplex(space, working[held], clock, _FEW_STEPS)
             if settled is not None:
                 return settled
-        point = _rounded(space, answer.point, table)
+        point = _rounded(space, solution, table)
         if not (table @ point).min() > 0:
-            return likely
+            break
         margins = space.margins(point)
         if (margins <= 0).any():
-            violated = np.flatnonzero(margins < answer.least / 2)
-            count = min(len(violated), _affordable(space, space.dimension))
-            worst = space.keys[violated[np.argsort(margins[violated])[:count]]]
+            violated = np.flatnonzero(margins < least / 2)
+            count = _affordable(space, space.dimension)
+            wrong = space.keys[violated[np.argsort(margins[violated])[:count]]]
         else:
             vector = space.vector(point)
-            worst = space.wrong_rows(vector)
-            if not len(worst):
+            wrong = space.wrong_rows(vector)
+            if not len(wrong):
                 return vector
-        fresh = np.setdiff1d(worst, working)
+        fresh = np.setdiff1d(wrong, working)
         if not len(fresh):
-            return likely
+            break
         working = np.concatenate((working, fresh))
-    return likely
-
-
-def _first_rows(space: SearchSpace) -> Indices:
-    """Return rows to begin with: those that a least-squares fit to some rows finds hardest, and some at random."""
-    size, every = _affordable(space, 2 * space.dimension), space.keys
-    if len(every) <= 2 * size:
-        return every
-    random = np.random.default_rng(0)
-    sample = np.sort(random.choice(every, min(len(every), _affordable(space, 10 * size)), replace=False))
-    margins = space.margins(_least_squares(space.table(sample)))
-    hardest = every[np.argpartition(margins, size)[:size]]
-    return np.union1d(hardest, random.choice(every, size, replace=False))
-
-
-def _least_squares(table: Array) -> Array:
-    """Return w of a size of at most 1 for which z·w is nearly the same for all rows."""
-    count, width = table.shape
-    ridge = 1e-9 * max(count, width)
-    if count < width:
-        point = table.T @ np.linalg.solve(table @ table.T + ridge * np.eye(count), np.ones(count))
-    else:
-        point = np.linalg.solve(table.T @ table + ridge * np.eye(width), table.sum(axis=0))
-    return np.asarray(point / (np.abs(point).max() or 1.0))
+    settled = exact_dual_simplex(space, likely, clock, _STEPS)
+    if settled is None:
+        raise UndecidedError(f"the linear program was not precise enough, and {_STEPS} exact exchanges did not help")
+    return settled
 
 
 def _affordable(space: SearchSpace, wanted: int) -> int:
@@ -294,22 +254,15 @@ def _rounded(space: SearchSpace, exact: Array, table: Array) -> Array:
     return exact
 
 
-# --- exact arithmetic ---------------------------------------------------------------------------------------------
-
-
 class UndecidedError(Exception):
     """No proof was found; the message says why."""
 
 
-def countdown(limit: float | None) -> Clock:
-    """Return a function that tells the seconds left of a limit, and raises when there are none."""
-    end = math.inf if limit is None else time.monotonic() + limit
-
-    def left() -> float:
-        if end <= time.monotonic():
-            raise UndecidedError(f"the time limit of {limit:g} s was reached; allow more time")
-        return end - time.monotonic()
-
+def seconds_left(start: float, limit: float) -> float:
+    """Return how much of a time limit is left; :class:`UndecidedError` if nothing is."""
+    left = limit - (time.monotonic() - start)
+    if left <= 0:
+        raise UndecidedError(f"the time limit of {limit:g} s was reached; allow more time")
     return left
 
 
@@ -340,16 +293,20 @@ def _pivots(rows: Sequence[Sequence[int]]) -> list[int]:
     return [next(j for j, value in enumerate(row) if int(value)) for row in form.tolist()[:rank]]
 
 
-def null_vectors(rows: Sequence[Sequence[int]], width: int, free: Sequence[dict[int, int]]) -> list[list[int]]:
-    """Return integer vectors orthogonal to independent rows, each proportional to given values without a pivot."""
+def null_vectors(rows: Sequence[Sequence[int]], width: int, given: Sequence[int] | None = None) -> list[list[int]]:
+    """Return a basis of the integer vectors orthogonal to independent rows, or one such vector.
+
+    The one vector is proportional to given numbers in all columns without a pivot.
+    """
     pivots = independent(rows)[1]
-    rights = [[-sum(row[j] * value for j, value in given.items()) for row in rows] for given in free]
+    free = [j for j in range(width) if j not in pivots]
+    starts = [{j: 1} for j in free] if given is None else [{j: given[j] for j in free}]
+    rights = [[-sum(row[j] * value for j, value in start.items()) for row in rows] for start in starts]
     solutions, below = solve_exactly([[row[j] for j in pivots] for row in rows], rights)
     vectors = []
-    for given, solution in zip(free, solutions, strict=True):
-        entries = {j: value * below for j, value in given.items()} | dict(zip(pivots, solution, strict=True))
-        common = math.gcd(*entries.values()) or 1
-        vectors.append([entries.get(j, 0) // common for j in range(width)])
+    for start, solution in zip(starts, solutions, strict=True):
+        entries = {j: value * below for j, value in start.items()} | dict(zip(pivots, solution, strict=True))
+        vectors.append(_integers([entries.get(j, 0) for j in range(width)]))
     return vectors
 
 
@@ -392,10 +349,6 @@ class SearchSpace:
         """Return keys of rows on which w is not positive, exactly."""
         return self.keys[self.problem.signs_on(self.problem.hyperplane(vector), self.keys)[self.keys] <= 0]
 
-    @cached_property
-    def _zero_rows(self) -> list[list[int]]:
-        return [self.problem.exact_row(key)[0] for key in self.zero]
-
     def vector(self, point: Array) -> list[Fraction]:
         """Return w of a point, up to a positive factor; exactly 0 on the rows where it has to be."""
         made: list[Fraction] = []
@@ -406,12 +359,10 @@ class SearchSpace:
                 weight = made[-len(scales) :]
                 shifts = zip(weight, self.centre.tolist(), strict=True)
                 made.append(Fraction(block[-1]) - sum((w * Fraction(c) for w, c in shifts if c), Fraction(0)))
-        if not self.zero:
-            return made
-        free = set(range(self.dimension)) - set(independent(self._zero_rows)[1])
-        common = math.lcm(*(made[j].denominator for j in free))
-        (solved,) = null_vectors(self._zero_rows, self.dimension, [{j: int(made[j] * common) for j in free}])
-        return [Fraction(value) for value in solved]
+        if self.zero:
+            rows = [self.problem.exact_row(key)[0] for key in self.zero]
+            made = list(map(Fraction, null_vectors(rows, self.dimension, _integers(made))[0]))
+        return made
 
 
 def exact_dual_simplex(

@@ -54,9 +54,6 @@ class RejectedError(Exception):
     """The certificate proves nothing about these data; the message says why."""
 
 
-# --- what a certificate claims ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Hyperplane:
     """A separating hyperplane in rational numbers.
@@ -100,11 +97,10 @@ class Hyperplane:
 
     def tensors(self) -> Any:
         """Return weight (1, d) or (K, d) and bias in float64, as a net takes them; rounded if they have more bits."""
-        import torch
+        from torch import float64, tensor
 
-        weight = torch.tensor([[float(value) for value in row] for row in self.weight], dtype=torch.float64)
-        bias = self.bias
-        return weight, None if bias is None else torch.tensor([float(value) for value in bias], dtype=torch.float64)
+        weight = tensor([list(map(float, row)) for row in self.weight], dtype=float64)
+        return weight, None if self.bias is None else tensor(list(map(float, self.bias)), dtype=float64)
 
 
 @dataclass(frozen=True)
@@ -182,18 +178,14 @@ class Claim:
         return False if self.witness is not None and self.witness.null is not None else None
 
 
-# --- certificates as files ----------------------------------------------------------------------------------------
-
-
 def content_of(claim: Claim) -> dict[str, Any]:
     """Return the content of a certificate file; a claim is written in one way only."""
-    plane, witness = claim.hyperplane, claim.witness
     content = {"format": FORMAT, "version": VERSION, **{name: getattr(claim, name) for name in ENTRIES}}
     content |= {"labels": list(claim.labels), "data": claim.digest, "hyperplane": None, "witness": None}
-    if plane is not None:
+    if plane := claim.hyperplane:
         numbers = {"least": write_number(plane.least), "squared_margin": write_number(plane.squared_margin)}
         content["hyperplane"] = {**_vector_content(plane), **numbers, "positive": plane.positive}
-    if witness is not None:
+    if witness := claim.witness:
         first, *further = map(_sum_content, witness.sums)
         null = None if witness.null is None else list(map(_vector_content, witness.null))
         content["witness"] = {**first, "further": further, "null": null}
@@ -266,14 +258,10 @@ def parse(content: dict[str, Any]) -> Claim:
 def _claim(content: dict[str, Any]) -> Claim:
     """Read all entries; one that is missing below or of another type shows when the claim is written again."""
     plane, witness = content["hyperplane"], content["witness"]
-    plain: dict[str, Any] = {name: read(content[name]) for name, read in ENTRIES.items()}
-    return Claim(
-        **plain,
-        labels=tuple(map(str, content["labels"])),
-        digest=str(content["data"]),
-        hyperplane=None if plane is None else _hyperplane(plane),
-        witness=None if witness is None else _witness(witness),
-    )
+    entries: dict[str, Any] = {name: read(content[name]) for name, read in ENTRIES.items()}
+    entries |= {"labels": tuple(map(str, content["labels"])), "digest": str(content["data"])}
+    entries["hyperplane"] = None if plane is None else _hyperplane(plane)
+    return Claim(**entries, witness=None if witness is None else _witness(witness))
 
 
 def _hyperplane(content: dict[str, Any]) -> Hyperplane:
@@ -308,9 +296,6 @@ def _conditions(claim: Claim) -> Iterator[tuple[str, bool]]:
         new = [weight for row, weight in zip(part.rows, part.weights, strict=True) if row not in known]
         yield "weights above 0 on new rows", min(new, default=0) > 0
         known.update(part.rows)
-
-
-# --- exact arithmetic ---------------------------------------------------------------------------------------------
 
 
 def integers(values: Sequence[float]) -> tuple[list[int], int]:
@@ -377,9 +362,6 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
             inverse = pow(row[lead], -1, PRIME)
             kept.append((lead, [value * inverse % PRIME for value in row]))
     return len(kept)
-
-
-# --- the data -----------------------------------------------------------------------------------------------------
 
 
 class Digest:
@@ -477,9 +459,6 @@ def _number(cell: str) -> float | None:
         return None if "_" in cell else float(cell)
     except ValueError:
         return None
-
-
-# --- the proof ----------------------------------------------------------------------------------------------------
 
 
 def examine(claim: Claim, rows: Iterable[Row]) -> None:
