@@ -10,7 +10,7 @@ from scipy import sparse as sp
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.model.model_file import load_safetensors, save_safetensors
 
 X, Y = tp.data.gate("AND")
 weight_norm = torch.nn.utils.parametrizations.weight_norm

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, save_npz
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.model.model_file import load_safetensors, save_safetensors
 from torchperc.sequences import Tagger
 from torchperc.theory import verifier
 

@@ -18,7 +18,6 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.model.safetensors import read_safetensors
 from torchperc.sequences import Tagger
 
 pytestmark = pytest.mark.faults
@@ -98,7 +97,7 @@ def fitted(folder):
     weights = folder / "run" / "weights.safetensors"
     if not weights.exists():
         return None
-    read_safetensors(weights)
+    tp.FittedModel.load(weights)
     return digest(weights)
 
 

@@ -328,7 +328,7 @@ def test_a_run_of_an_earlier_version_is_refused_in_one_line(learned, tmp_path, r
     (tmp_path / "results.json").write_text(json.dumps({name: results[name] for name in ("best", "candidates")}))
     (tmp_path / "config.yaml").write_text("out: run")  # which 0.2 wrote, too
     _, err = run("report", tmp_path, code=2)
-    assert "is of torchperc 0.2 and does not name its data" in err
+    assert "results.json is not what this `torchperc learn` writes" in err
     assert err.count("\n") == 1
 
 

@@ -79,9 +79,8 @@ def test_the_report_lists_the_strongest_words(learned):
     weight = found.model.net.weight[0]
     most, least = int(weight.argmax()), int(weight.argmin())
     names = found.model.names
-    head = card.index("| for ham | for spam |")
-    first = card[head:].splitlines()[2]
-    assert first == f"| {names[least]} ({-weight[least]:.3g}) | {names[most]} ({weight[most]:.3g}) |"
+    assert f"| for ham | {names[least]} ({-weight[least]:.3g}); " in card
+    assert f"| for spam | {names[most]} ({weight[most]:.3g}); " in card
     assert f"({found.best.training.wrong} of 180) |" in card
 
 

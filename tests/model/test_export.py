@@ -20,8 +20,7 @@ import torchperc as tp
 from torchperc.data.scaling import MinMax, Standard
 from torchperc.model import export as portable
 from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import save_safetensors
+from torchperc.model.model_file import MODEL, save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 
 HEADS = ["perceptron", "lms", "lms 0/1", "logistic"]
@@ -149,10 +148,10 @@ def other_probabilities(model, patch):
 @pytest.mark.parametrize(
     ("head", "change", "message"),
     [
-        ("perceptron", other_weights, "scores sample .* and torch .*, further apart than 1e-05"),
+        ("perceptron", other_weights, "further apart than 1e-05"),
         ("perceptron", other_head, "decides otherwise than PerceptronHead"),
-        ("logistic", other_probabilities, "gives other probabilities than torch"),
-        ("perceptron", other_shape, r"gives \[\(1, 2\), \(1,\)\] and torch \[\(1,\), \(1,\)\]"),
+        ("logistic", other_probabilities, "decides otherwise than LogisticHead"),
+        ("perceptron", other_shape, "further apart than 1e-05"),
     ],
 )
 def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch, head, change, message):
@@ -292,10 +291,10 @@ def test_a_missing_value_that_nobody_imputes_is_refused_everywhere(tmp_path, cal
 
 
 def test_an_exported_program_that_differs_is_not_written(tmp_path, monkeypatch, model):
-    other = argparse.Namespace(module=lambda: lambda X: [v + 1e-2 for v in model.module()(X)])
+    other = argparse.Namespace(module=lambda: lambda X: [v + 1e-2 for v in model(X)])
     for name in ("export", "save", "load"):
         monkeypatch.setattr(portable.torch.export, name, lambda *_, **__: other)
-    with pytest.raises(ValueError, match=r"cannot write .*m\.pt2: torch\.export scores sample"):
+    with pytest.raises(ValueError, match=r"cannot write .*m\.pt2: torch\.export gives scores"):
         tp.save_exported(model, tmp_path / "m.pt2")
     assert not list(tmp_path.iterdir())
 

@@ -15,8 +15,7 @@ import torchperc as tp
 from torchperc.data.scaling import Identity, MaxAbs, MinMax, Standard
 from torchperc.model.export import save_model
 from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import save_safetensors
+from torchperc.model.model_file import MODEL, save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
@@ -93,24 +92,15 @@ def test_against_numpy(net, dtype):
                 chances = np.exp(both - both.max(1, keepdims=True))
                 chances /= chances.sum(1, keepdims=True)
                 np.testing.assert_allclose(model.probabilities(RAW), chances, 1e-4, 1e-6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_module_is_the_model_to_the_bit(dtype):
-    for name in NETS:
-        for head in HEADS.values():
-            for scaler in SCALERS.values():
-                model = FittedModel.of(NETS[name](dtype=dtype), head, scaler=scaler)
-                X = torch.from_numpy(RAW).to(model.input_dtype)
-                said, expected = model.module()(X), model.outputs(X)
-                assert len(said) == (3 if head == tp.LogisticHead() else 2)
-                assert all(torch.equal(a, b) for a, b in zip(said, expected, strict=False))
-                assert not any(value.requires_grad for value in said)
+            X = torch.from_numpy(RAW).to(model.input_dtype)
+            said, expected = model(X), [value for value in model.outputs(X) if value is not None]
+            assert all(torch.equal(a, b) for a, b in zip(said, expected, strict=True))
+            assert not any(value.requires_grad for value in said)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", [name for name in NETS if name != "linear"])
+@pytest.mark.parametrize("name", [name for name in NETS if "joint" not in name])
 def test_sparse_samples(name, dtype):
     X = np.random.default_rng(1).integers(-3, 4, (20, 3)) * np.random.default_rng(2).integers(0, 2, (20, 3)) * 1.0
     halves = MinMax(torch.zeros(3, dtype=torch.float64), torch.tensor([2.0, 4.0, 1.0], dtype=torch.float64))
@@ -124,7 +114,7 @@ def test_sparse_samples(name, dtype):
             assert torch.allclose(found.scores, dense.scores, rtol=1e-5, atol=1e-6)
             assert found.scores.dtype == dtype
     assert np.array_equal(kept.toarray(), X)
-    with pytest.raises(TypeError, match="X is sparse and the scaler subtracts a shift"):
+    with pytest.raises(ValueError, match="no zero of sparse X would stay zero"):
         FittedModel.of(net, scaler=SCALERS["standard"]).scores(kept)
 
 
@@ -182,11 +172,11 @@ def test_a_model_comes_back_from_its_file(tmp_path, name, dtype):
         assert [path.name for path in tmp_path.iterdir()] == [MODEL]
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations_come_back(tmp_path, activation):
-    model = FittedModel.of(tp.MLP(3, activation=activation, seed=2))
-    model.save(tmp_path / MODEL)
-    same(model, FittedModel.load(tmp_path))
+def test_activations_come_back(tmp_path):
+    for activation in ACTIVATIONS:
+        model = FittedModel.of(tp.MLP(3, activation=activation, seed=2))
+        model.save(tmp_path / MODEL)
+        same(model, FittedModel.load(tmp_path))
 
 
 def table_encoder():
@@ -200,7 +190,7 @@ def test_an_encoding_comes_back(tmp_path):
     assert (model.names, model.labels) == (given.feature_names, ("no", "yes"))
     model.save(tmp_path / MODEL)
     assert FittedModel.load(tmp_path).encoding == given
-    with pytest.raises(ValueError, match="encoding is for 3 features but the net takes 2"):
+    with pytest.raises(ValueError, match="encoding is for 3, but net and head need 2"):
         FittedModel.of(tp.Perceptron(2), encoding=given, names="ab")
 
 
@@ -235,14 +225,12 @@ def test_files_without_a_model_are_refused(tmp_path):
     with pytest.raises(ValueError, match=rf"{tmp_path.name} has no weights\.safetensors; `torchperc fit`"):
         FittedModel.load(tmp_path)
     save_safetensors(tp.Perceptron(3), tmp_path / "weights.safetensors")
-    with pytest.raises(
-        ValueError, match="holds weights but no description of a model; load them with load_safetensors"
-    ):
+    with pytest.raises(ValueError, match="holds weights but no description of a model"):
         FittedModel.load(tmp_path / "weights.safetensors")
     _, path = written(tmp_path)
     texts = {"torchperc.model": description(path)}
     save_file(load_file(path), path, texts)  # another program has opened and saved it
-    with pytest.raises(ValueError, match="has lost its checksum, so another program has written it"):
+    with pytest.raises(ValueError, match="has lost its checksum"):
         FittedModel.load(path)
 
 
@@ -260,23 +248,19 @@ def changed(path, net, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(format=4, torchperc="9.1"), r"is of format 4, written by torchperc 9\.1; this one reads format 3"),
-        (lambda s: s.update(format=2, torchperc="0.2.0"), r"is of format 2, written by torchperc 0\.2\.0; .*again"),
-        (lambda s: s.update(format="1"), "has an unknown description of its model .*format must be an integer"),
-        (lambda s: s.__delitem__("format"), "has an unknown description of its model .*'format'"),
-        (lambda s: s.__delitem__("head"), "can be used: 'head' is missing"),
+        (lambda s: s.update(format=4, torchperc="9.1"), r"format 4, written by torchperc 9\.1"),
+        (lambda s: s.update(format="1"), "format '1'"),
+        (lambda s: s.__delitem__("format"), "'format' is missing"),
+        (lambda s: [s], "list indices"),
         (lambda s: s["head"].update(kind="svm"), "head='svm' is unknown"),
-        (lambda s: s["net"].update(class_path="torch.nn.Sequential"), "net is a torch.nn.Sequential, which a checkpoint cannot describe"),
-        (lambda s: s["net"]["init_args"].update(in_features=10**15), r"it describes a net of .*1000000000000000.* and holds"),
+        (lambda s: s["net"].update(class_path="torch.nn.Sequential"), "net is a torch.nn.Sequential"),
+        (lambda s: s["net"]["init_args"].update(in_features=10**15), r"weight is \(1, 3\) .* in the file, \(1, 1000000000000000\)"),
         (lambda s: s["net"]["init_args"].update(dtype="torch.int8"), "net has dtype='torch.int8'"),
-        (lambda s: s["net"]["init_args"].update(dtype="torch.float64"), "it describes a net of .*float64.* and holds .*float32"),
-        (lambda s: s["net"]["init_args"].update(bias=False), "it describes a net"),
+        (lambda s: s["net"]["init_args"].update(dtype="torch.float64"), "float32 in the file, .*float64 in the net"),
+        (lambda s: s["net"]["init_args"].update(bias=False), "bias is .* in the file, missing in the net"),
         (lambda s: s["net"]["init_args"].update(nonsense=1), "nonsense"),
-        (lambda s: s.update(target_scaler={"kind": "standard", "shift": [0.0], "scale": [0.0]}), "scale.* must be above 0"),
-        (lambda s: s.update(labels=["no"]), "labels has 1 entries; give 2"),
-        (lambda s: s.update(names=["a"]), "names has 1 entries; give 3"),
+        (lambda s: s.update(names=["a"]), "names is for 1, but net and head need 3"),
         (lambda s: s["scaler"].update(scale=[1.0, 0.0, 1.0]), r"state\['scale'\] must be above 0"),
-        (lambda s: s["scaler"].update(shift=[1.0], scale=[1.0]), "scaler is for 1 features but the net takes 3"),
         (lambda s: s.update(about={"a": 1}), "about must map str to str"),
     ],
 )  # fmt: skip
@@ -305,22 +289,20 @@ def test_weights_that_are_not_finite(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential; save other nets with"),
-        (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"torch\.float64, found torch\.bfloat16; use net\.float"),
+        (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential"),
+        (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"found torch\.bfloat16; use net\.float"),
         (lambda: FittedModel.of(tp.MLP(2, activation=torch.sin)), "custom activation, 'sin'"),
         (lambda: FittedModel.of(tp.JointPerceptron(2, 2, features=lambda x: torch.stack([x, -x], 1))), "custom features"),
         (lambda: FittedModel.of(tp.Perceptron(2), head=3), "head must be .*, found 3"),
-        (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels has 3 entries; give 2, one for each class of the net"),
-        (lambda: FittedModel.of(tp.Perceptron(2), names="a"), "names has 1 entries; give 2, one for each feature"),
-        (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3 features but the net takes 2"),
+        (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels is for 3, but net and head need 2"),
+        (lambda: FittedModel.of(tp.Perceptron(2), labels="aa"), r"labels=\('a', 'a'\) has one of them twice"),
+        (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=Standard()), r"scaler=Standard\(\) is not fitted"),
         (lambda: FittedModel.of(tp.Perceptron(2), about={"seed": 3}), "about must map str to str, found 'seed': 3"),
-        (lambda: FittedModel(tp.Perceptron(2), tp.LMSHead(), ["a", "b"], ("a", "b")), "labels must be a tuple of str"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), r"labels=\('a', 'b'\) .* cannot be combined with a RegressionHead"),
-        (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "a net with 2 outputs cannot be combined with a RegressionHead"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=SCALERS["minmax"]), "target_scaler must be that of one target"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=Standard()), "is not fitted"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Standard().fit_target(RAW[:, 0])), "target_scaler must be that of one target of a RegressionHead"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), "labels is for 2, but net and head need 0"),
+        (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "net has 2 outputs"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=SCALERS["minmax"]), "target_scaler is for 3"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Standard().fit_target(RAW[:, 0])), "target_scaler is for 1, .* need 0"),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(make, message):
@@ -379,7 +361,6 @@ def test_predictions_are_the_scores_in_the_units_of_the_target(dtype, target):
     outputs = model.outputs(RAW)
     assert outputs.scores.dtype == torch.float64
     assert outputs.label is outputs.probabilities is model.probabilities(RAW) is None
-    assert model.module()(torch.from_numpy(RAW).to(model.input_dtype))[0].shape == (40,)
 
 
 @pytest.mark.parametrize("name", REGRESSIONS)
@@ -403,10 +384,3 @@ def test_exported_regressions_predict_the_same(tmp_path, name, dtype):
     np.testing.assert_allclose(said, model.predict(X), rtol=1e-5 if dtype == torch.float32 else 1e-12)
     tp.save_exported(model, tmp_path / "m.pt2")
     assert torch.export.load(tmp_path / "m.pt2").module()(X)[0].tolist() == model.predict(X)
-
-
-def test_raw_weights_are_those_of_the_table():
-    model = regression(dtype=torch.float64)
-    weight, bias = model.raw_weights()
-    np.testing.assert_allclose(RAW @ weight.numpy() + bias, model.predict(RAW), rtol=1e-10)
-    assert regression("mlp").raw_weights() is FittedModel.of(tp.Perceptron(3)).raw_weights() is None

@@ -31,7 +31,7 @@ from torchperc.samples.mapped import chunked, is_chunked
 from torchperc.theory.learning_rate import auto_lr
 
 if TYPE_CHECKING:
-    from torchperc.reports.curves import Curves
+    from torchperc.reports.results import Curves
 
 MANY = 20_000  # training samples from which, as with those larger than memory, fewer epochs and single steps do
 PENALTIES = tuple(10 ** (k / 2) for k in range(-8, 3))

@@ -10,8 +10,7 @@ from typing import Any, cast
 
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import load_safetensors
+from torchperc.model.model_file import MODEL, load_safetensors
 from torchperc.reports import regression
 from torchperc.reports.classification import of_model, word
 from torchperc.reports.page import Block, Report

@@ -12,8 +12,8 @@ from torch import Tensor
 from torchperc.nn.heads import Head
 from torchperc.plots.classifiers import classifier, codes_of
 from torchperc.plots.style import label_names
-from torchperc.reports.curves import Curves
 from torchperc.reports.page import Block
+from torchperc.reports.results import Curves
 from torchperc.reports.text import percent
 from torchperc.rules.run import RuleResult
 from torchperc.theory.certificate import Certificate
@@ -45,15 +45,14 @@ class Subject:
     def __post_init__(self) -> None:
         self.known = classifier(self.model, self.head)
         self.result = self.model if isinstance(self.model, RuleResult) else None
-        self.parts = {name: (self.known.admit(X), y) for name, (X, y) in self.parts.items()}
-        self.scores = {name: self.known.scores(X) for name, (X, _) in self.parts.items()}
-        for name, found in self.scores.items():
-            if not torch.isfinite(found).all():
+        judged = {name: self.known.judge(X, y) for name, (X, y) in self.parts.items()}
+        for name, (_, scores, _) in judged.items():
+            if not torch.isfinite(scores).all():
                 raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
-        self.decisions = {name: self.known.head.decide(scores) for name, scores in self.scores.items()}
-        self.truth = {name: self.known.labels(y, self.scores[name]) for name, (_, y) in self.parts.items()}
-        self.training, self.judging = next(iter(self.parts)), list(self.parts)[-1]
-        self.X, self.y, scores = self.parts[self.training][0], self.truth[self.training], self.scores[self.training]
+        self.truth = {name: y for name, (_, _, y) in judged.items()}
+        self.decisions = {name: self.known.head.decide(scores) for name, (_, scores, _) in judged.items()}
+        self.training, self.judging = next(iter(judged)), list(judged)[-1]
+        self.X, scores, self.y = judged[self.training]
         width = self.X.shape[1]
         if self.names is not None and (isinstance(self.names, str) or len(self.names) != width):
             raise ValueError(f"names={self.names!r} must name {width} features")
@@ -61,7 +60,8 @@ class Subject:
         self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
         self.codes = codes_of(scores)
         self.class_names = label_names(self.labels, self.codes)
-        self.all_labels = {name: self.whole[name][1] if name in self.whole else y for name, y in self.truth.items()}
+        wrong = {name: int((self.decisions[name] != y).sum()) for name, y in self.truth.items()}
+        self.counted = {name: self.whole.get(name, (wrong[name], y)) for name, y in self.truth.items()}
         if self.result is not None:
             self.sentence = self.sentence or self.result.sentence
             self.certificate = self.certificate or self.result.certificate
@@ -73,18 +73,11 @@ class Subject:
             return "unit" if any(name.endswith("bias") for name, _ in self.model.named_parameters()) else "none"
         return {0.0: "none", 1.0: "unit"}.get(float(self.result.log.problem.bias_step), "radius")
 
-    @property
-    def digest(self) -> str:
-        """What identifies the data of a run by rule, in words."""
-        log = None if self.result is None else self.result.log
-        return "" if log is None else f" The digest of data and labels is {log.problem.samples.hash(log.y)}."
-
     def errors(self, part: str) -> tuple[str, str]:
         """The error on all samples of a set, and that of always predicting the training set's most frequent label."""
-        y, wrong = self.all_labels[part], int((self.decisions[part] != self.truth[part]).sum())
-        majority = self.all_labels[self.training].mode().values
-        found = self.whole[part][0] if part in self.whole else wrong, int((y != majority).sum())
-        model, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in found)
+        (wrong, y), majority = self.counted[part], self.counted[self.training][1].mode().values
+        both = wrong, int((y != majority).sum())
+        model, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in both)
         return model, baseline
 
     def weight_heads(self, count: int) -> tuple[str, ...]:
