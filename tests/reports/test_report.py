@@ -17,7 +17,7 @@ from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.model.model_file import save_safetensors
 from torchperc.reports import Report, Section, Table, Text, report
 from torchperc.reports.classification import report_subject
-from torchperc.reports.subject import Subject
+from torchperc.reports.proof import Subject
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),

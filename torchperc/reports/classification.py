@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchperc import plots
 from torchperc._checks import Data, check_number, is_sparse
@@ -17,17 +17,17 @@ from torchperc.lightning.outcome import wrong_decisions
 from torchperc.nn.heads import Head
 from torchperc.reports import proof
 from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
-from torchperc.reports.results import PROVED, curve_section, drawn, went
-from torchperc.reports.subject import FEW, LISTED, Rows, Subject
+from torchperc.reports.proof import Subject
+from torchperc.reports.results import PROVED, Rows, curve_section, drawn, went
 from torchperc.reports.text import number, percent, plural
 from torchperc.rules.run import RuleResult
 from torchperc.samples.mapped import CsrParts, chunked, is_chunked
 
+LISTED, FEW = 20, 6  # rows, and columns, that are listed one by one
 SETS = ("training", "validation", "test")
 _SHOWN, _WIDE = 2000, 1000  # samples in a picture; features beyond which no plane is drawn
 _LOOKED_AT = 2 * 10**7  # numbers of a sparse set, or of one larger than memory, that a page looks at
 _STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
-_KINDS = {"KernelProblem": "kernel perceptron", "JointProblem": "perceptron over joint features"}
 UNKNOWN = "The page was made from a model in memory, whose config is not known."
 
 
@@ -125,17 +125,10 @@ def report_subject(title: str, subject: Subject) -> Report:
 
 
 def about_data(data: PreparedData) -> list[tuple[str, str]]:
-    """Where data come from, and how they were split, scaled and cut into batches if they were."""
-    batches = {name: getattr(data, name, usual) for name, usual in (("batch_size", "full"), ("order", "given"))}
-    cut = batches if tuple(batches.values()) != ("full", "given") else {}
-    real = {"task": data.task} if data.task == "regression" else {"scale_target": None}
-    known = {**data.settings, **cut, **data.options, **real, "options": None}
-    return [(name, word(value)) for name, value in known.items() if value is not None]
-
-
-def word(value: object) -> str:
-    """A value as a page shows it."""
-    return number(value) if isinstance(value, float) else str(value)
+    """Where data come from, and how they were split, scaled and cut into batches."""
+    batches = {name: getattr(data, name, None) for name in ("batch_size", "order")}
+    known = {**data.settings, **data.options, "task": data.task, **batches, "options": None}
+    return [(name, str(value)) for name, value in known.items() if value is not None]
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
@@ -160,13 +153,11 @@ def _dense_if_small(X: Any) -> Any:
 
 def _learned(subject: Subject) -> list[Block]:
     """Errors beside those of the baseline, the model, how it was trained, and its weights."""
-    result, net = subject.result, getattr(subject.model, "net", subject.model)
-    kind = type(net).__name__ if isinstance(net, nn.Module) else "function from samples to scores"
-    ended: Rows = ()
+    result, net, ended = subject.result, getattr(subject.model, "net", subject.model), list[tuple[str, str]]()
     if result is not None:
-        kind = _KINDS.get(type(result.log.problem).__name__, "perceptron")
+        net = result.model
         ended = [("weights kept", result.select), ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))]
-    model = f"{kind}: {plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
+    model = f"{type(net).__name__}: {plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
     return [
         Table(("set", "error", "baseline"), [(part, *subject.errors(part)) for part in subject.parts]),
         Text("The baseline always predicts the most frequent label of the training set."),
@@ -194,7 +185,8 @@ def _weights(subject: Subject) -> list[Block]:
     if subject.bias_step != "none":
         origin = torch.zeros(1, weight.shape[1], dtype=weight.dtype, device=subject.known.device)
         rows.append(("bias", *map(number, subject.known.scores(origin).reshape(-1))))
-    return [Table(("feature", *subject.weight_heads(count)), rows)]
+    heads = ["weight"] if count == 1 else [f"weight of {name}" for name in subject.class_names]
+    return [Table(("feature", *heads), rows)]
 
 
 def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
@@ -228,11 +220,10 @@ def _confusion(subject: Subject) -> list[Block]:
         if K > FEW:
             wrong = matrix - torch.diag(matrix.diagonal())
             row, column = divmod(int(wrong.argmax()), K)
-            most = f", most often {names[row]} as {names[column]}" if wrong.any() else ""
-            total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label{most}."
+            total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label, most often"
+            caption = f"{total} {names[row]} as {names[column]}. The darker a cell, the more of its row."
             figure = plots.ConfusionDisplay(matrix, drawn(names)).plot().figure_
-            alt = f"The confusion matrix of the {part} data."
-            pictures.append(Picture.of(figure, alt, f"{total} The darker a cell, the more of its row."))
+            pictures.append(Picture.of(figure, f"The confusion matrix of the {part} data.", caption))
     return pictures or [Table(("set", "true label", *(f"predicted {name}" for name in names)), rows)]
 
 
@@ -242,13 +233,12 @@ def _curves(subject: Subject, bound: float | None) -> list[Block]:
     if result is None or (subject.curves and bound is None):
         return logged
     display = plots.LearningCurveDisplay.from_result(result, bound=bound)
-    errors, validation = np.asarray(display.train), display.validation
-    epochs = np.arange(1.0, len(errors) + 1)
-    caption = f"Mistakes as a fraction of each epoch's samples: {went(epochs, errors, percent)}; "
-    caption += f"{plural(result.mistakes, 'mistake')} in all"
-    caption += f", at most {number(bound)} by theory." if bound is not None else "."
-    if validation is not None:
-        caption += f" The validation error after it: {went(epochs, np.asarray(validation), percent)}."
+    errors = np.asarray(display.train)
+    limit = "" if bound is None else f", at most {number(bound)} by theory"
+    caption = (
+        f"Mistakes as a fraction of each epoch's samples: {went(np.arange(1.0, 1 + len(errors)), errors, percent)}; "
+    )
+    caption += f"{plural(result.mistakes, 'mistake')} in all{limit}."
     return [*(logged if subject.curves else ()), Picture.of(display.figure_, "The error by epoch.", caption)]
 
 

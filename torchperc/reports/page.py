@@ -90,11 +90,6 @@ class Picture:
         Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).save(buffer, "png", compress_level=3)
         return cls(buffer.getvalue(), alt, caption, (width, height))
 
-    @property
-    def base64(self) -> str:
-        """The PNG as text."""
-        return base64.b64encode(self.png).decode()
-
 
 Block = Text | Table | Picture
 
@@ -156,6 +151,7 @@ class Report:
 def _templates(finalize: Any) -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     made = jinja2.Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    made.filters["base64"] = lambda png: base64.b64encode(png).decode()
     made.filters["lines"] = lambda text: Markup(escape(visible(text.rstrip())))  # of code, kept as they are
     return made
 

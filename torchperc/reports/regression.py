@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.outcome import predictions
-from torchperc.reports.classification import SETS, UNKNOWN, about_data
+from torchperc.reports.classification import LISTED, SETS, UNKNOWN, about_data
 from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
-from torchperc.reports.results import Curves, Fit, curve_section, drawn
-from torchperc.reports.subject import LISTED, Rows
+from torchperc.reports.results import Curves, Fit, Rows, curve_section, drawn
 from torchperc.reports.text import number, plural, short
 
 _SHOWN = 2000  # samples in a picture

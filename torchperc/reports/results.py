@@ -21,6 +21,7 @@ from torchperc.reports.text import number, percent, short, visible
 
 Curve = npt.NDArray[np.float64]
 Curves = Mapping[str, tuple[Curve, Curve]]  # epochs and values by name
+Rows = Sequence[tuple[str, str]]
 CONFIG, RESULTS, CURVES = "config.yaml", "results.json", "metrics.csv"  # in the folder of a run
 PROVED, PROVED_BY_CLASSES = 400_000, 1_000_000  # numbers, and numbers times classes, of data that are proved separable
 _QUANTITIES = {"error": (100, "error", "error (%)"), "rmse": (1, "RMSE", "RMSE"), "loss": (1, "loss", "loss")}
