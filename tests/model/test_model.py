@@ -1,10 +1,8 @@
 """Fitted models: against plain numpy, as one file and back, regressions, and every way to be refused."""
 
 import json
-import random
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -119,26 +117,25 @@ def test_sparse_samples(name, dtype):
 
 
 def test_names_by_default_and_labels_of_any_kind():
-    model = FittedModel.of(tp.Perceptron(2))
-    assert (model.labels, model.names, model.head) == (("-1", "+1"), ("x1", "x2"), tp.PerceptronHead())
+    model = FittedModel.of(tp.Perceptron(2), "lms 0/1")
+    assert (model.labels, model.names, model.head) == (("-1", "+1"), ("x1", "x2"), tp.LMSHead(targets="0/1"))
     assert FittedModel.of(nn.Linear(1, 3)).labels == ("0", "1", "2")
-    for given in (np.array([0.5, 2.0]), torch.tensor([0.5, 2.0]), [0.5, 2.0]):
-        assert FittedModel.of(tp.Perceptron(2), labels=given).labels == ("0.5", "2")
-    assert FittedModel.of(tp.Perceptron(2), labels=np.array(["a", "b"])).labels == ("a", "b")
-    assert FittedModel.of(tp.Perceptron(2), labels=np.array([False, True])).labels == ("False", "True")
-    assert FittedModel.of(tp.Perceptron(2), "lms 0/1").head == tp.LMSHead(targets="0/1")
+    for given, labels in (
+        (np.array([0.5, 2.0]), ("0.5", "2")),
+        (torch.tensor([0.5, 2.0]), ("0.5", "2")),
+        (np.array(["a", "b"]), ("a", "b")),
+        (np.array([False, True]), ("False", "True")),
+    ):
+        assert FittedModel.of(tp.Perceptron(2), labels=given).labels == labels
 
 
 def test_a_model_stays_when_training_goes_on():
     net, about = tp.Perceptron(2), {"data": "AND"}
     model = FittedModel.of(net, about=about)
-    X, y = tp.data.gate("AND")
-    tp.RuleTrainer().fit(net, X, y)
+    tp.RuleTrainer().fit(net, *tp.data.gate("AND"))
     about["data"] = "OR"
-    assert not model.net.weight.any()
-    assert model.about == {"data": "AND"}
-    assert net.weight.requires_grad
-    assert not model.net.weight.requires_grad
+    assert (model.net.weight.any().item(), model.about) == (False, {"data": "AND"})
+    assert (net.weight.requires_grad, model.net.weight.requires_grad) == (True, False)
 
 
 # --- files ---
@@ -190,8 +187,6 @@ def test_an_encoding_comes_back(tmp_path):
     assert (model.names, model.labels) == (given.feature_names, ("no", "yes"))
     model.save(tmp_path / MODEL)
     assert FittedModel.load(tmp_path).encoding == given
-    with pytest.raises(ValueError, match="encoding is for 3, but net and head need 2"):
-        FittedModel.of(tp.Perceptron(2), encoding=given, names="ab")
 
 
 def written(tmp_path):
@@ -200,37 +195,22 @@ def written(tmp_path):
     return model, tmp_path / MODEL
 
 
-def test_damaged_files_are_refused(tmp_path):
-    model, path = written(tmp_path)
-    whole, chance, refused = path.read_bytes(), random.Random(0), []
-    for at in range(0, len(whole), 7):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
-        try:
-            again = FittedModel.load(path)
-        except ValueError as error:
-            refused.append(str(path) in str(error))
-        else:  # a blank that became another one
-            same(model, again)
-    assert all(refused)
-    assert len(refused) > len(whole) / 7 - 10
-    for content in (b"", b"hello", whole[:-1], whole + b"\0", whole[: len(whole) // 2]):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"weights\.safetensors is not a safetensors file, or is damaged"):
-            FittedModel.load(tmp_path)
-
-
 def test_files_without_a_model_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no such run or model: .*none; name the folder of a run"):
-        FittedModel.load(tmp_path / "none")
-    with pytest.raises(ValueError, match=rf"{tmp_path.name} has no weights\.safetensors; `torchperc fit`"):
-        FittedModel.load(tmp_path)
-    save_safetensors(tp.Perceptron(3), tmp_path / "weights.safetensors")
+    for path, message in (
+        (tmp_path / "none", "no such run or model: .*none"),
+        (tmp_path, r"has no weights\.safetensors"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            FittedModel.load(path)
+    save_safetensors(tp.Perceptron(3), tmp_path / MODEL)
     with pytest.raises(ValueError, match="holds weights but no description of a model"):
-        FittedModel.load(tmp_path / "weights.safetensors")
+        FittedModel.load(tmp_path)
     _, path = written(tmp_path)
-    texts = {"torchperc.model": description(path)}
-    save_file(load_file(path), path, texts)  # another program has opened and saved it
+    save_file(load_file(path), path, {"torchperc.model": description(path)})  # another program has opened and saved it
     with pytest.raises(ValueError, match="has lost its checksum"):
+        FittedModel.load(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not a safetensors file, or is damaged"):
         FittedModel.load(path)
 
 
@@ -238,11 +218,6 @@ def description(path):
     content = path.read_bytes()
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
     return header["__metadata__"]["torchperc.model"]
-
-
-def changed(path, net, change):
-    state = json.loads(description(path))
-    save_safetensors(net, path, {"torchperc.model": json.dumps(change(state) or state)})
 
 
 @pytest.mark.parametrize(
@@ -266,7 +241,8 @@ def changed(path, net, change):
 )  # fmt: skip
 def test_wrong_descriptions_are_refused(tmp_path, change, message):
     model, path = written(tmp_path)
-    changed(path, model.net, change)
+    state = json.loads(description(path))
+    save_safetensors(model.net, path, {"torchperc.model": json.dumps(change(state) or state)})
     with pytest.raises(ValueError, match=rf"(?s)weights\.safetensors.*{message}"):
         FittedModel.load(path)
 
@@ -298,6 +274,7 @@ def test_weights_that_are_not_finite(tmp_path):
         (lambda: FittedModel.of(tp.Perceptron(2), labels="aa"), r"labels=\('a', 'a'\) has one of them twice"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=Standard()), r"scaler=Standard\(\) is not fitted"),
+        (lambda: FittedModel.of(tp.Perceptron(2), encoding=table_encoder(), names="ab"), "encoding is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), about={"seed": 3}), "about must map str to str, found 'seed': 3"),
         (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), "labels is for 2, but net and head need 0"),
         (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "net has 2 outputs"),
@@ -316,12 +293,8 @@ def test_parts_that_do_not_fit_are_refused(make, message):
         ([[1.0, 2.0]], "X has 2 features but 3 are needed"),
         ([[1.0, 2.0, float("nan")]], r"X\[0, 2\] = nan is not a finite number"),
         ([[1.0, 2.0, 1e300]], r"X\[0, 2\] = 1e\+300 is too large for torch.float32"),
-        ([1.0, 2.0, 3.0], "X must have two dimensions"),
-        (np.zeros((0, 3)), "X is empty"),
-        ([["a", "b", "c"]], "X must hold real numbers"),
         (csr_array(np.zeros((2, 4))), "X has 4 features but 3 are needed"),
         (csr_array(np.array([[0, np.inf, 0]])), r"X\[0, 1\] = inf is not a finite number"),
-        (csr_array(np.array([[0, 1e300, 0]])), r"X\[0, 1\] = 1e\+300 is too large for torch.float32"),
     ],
 )
 def test_samples_that_cannot_be_scored_are_refused(X, message):
@@ -351,36 +324,19 @@ def regression(name="perceptron", dtype=torch.float32, target=Standard):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("target", [Standard, MinMax, MaxAbs, Identity, None])
-def test_predictions_are_the_scores_in_the_units_of_the_target(dtype, target):
-    model = regression(dtype=dtype, target=target)
-    scores = model.net(model.scaler.transform(torch.from_numpy(RAW)).to(dtype)).double()
-    scaler = model.target_scaler
-    assert model.predict(RAW) == (scores if target is None else scores * scaler.scale + scaler.shift).tolist()
-    outputs = model.outputs(RAW)
-    assert outputs.scores.dtype == torch.float64
-    assert outputs.label is outputs.probabilities is model.probabilities(RAW) is None
+def test_predictions_are_the_scores_in_the_units_of_the_target(target):
+    for dtype in DTYPES:
+        model = regression(dtype=dtype, target=target)
+        scores = model.net(model.scaler.transform(torch.from_numpy(RAW)).to(dtype)).double()
+        scaler, outputs = model.target_scaler, model.outputs(RAW)
+        assert model.predict(RAW) == (scores if target is None else scores * scaler.scale + scaler.shift).tolist()
+        assert outputs.scores.dtype == torch.float64
+        assert outputs.label is outputs.probabilities is model.probabilities(RAW) is None
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_regression_comes_back_from_its_file_to_the_bit(tmp_path, name, dtype):
-    model = regression(name, dtype)
-    assert save_model(model, tmp_path / MODEL).sentence.endswith("scores equal to the bit")
-    same(model, FittedModel.load(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype"), list(zip(REGRESSIONS, DTYPES * 2, strict=True)))
-def test_exported_regressions_predict_the_same(tmp_path, name, dtype):
-    model = regression(name, dtype)
-    X = torch.from_numpy(RAW).to(model.input_dtype)
-    tp.save_onnx(model, tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    assert [output.name for output in session.get_outputs()] == ["prediction"]
-    (said,) = session.run(None, {"X": X.numpy()})
-    assert said.dtype == np.float64
-    np.testing.assert_allclose(said, model.predict(X), rtol=1e-5 if dtype == torch.float32 else 1e-12)
-    tp.save_exported(model, tmp_path / "m.pt2")
-    assert torch.export.load(tmp_path / "m.pt2").module()(X)[0].tolist() == model.predict(X)
+def test_a_regression_comes_back_from_its_file_to_the_bit(tmp_path):
+    for name, dtype in zip(REGRESSIONS, DTYPES * 2, strict=True):
+        model = regression(name, dtype)
+        assert save_model(model, tmp_path / MODEL).sentence.endswith("scores equal to the bit")
+        same(model, FittedModel.load(tmp_path))
