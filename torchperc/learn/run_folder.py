@@ -18,6 +18,7 @@ from torchperc.reports.results import CURVES, Candidate, curves_of, of_compariso
 
 if TYPE_CHECKING:
     from torchperc.reports.page import Report
+    from torchperc.theory.certificate import Certificate
 
 
 def write_run(
@@ -58,45 +59,38 @@ def write_run(
     learned.save(part)
     shutil.copy(part / best.folder / CURVES, part / CURVES)
     if report:
-        _report(learned, data, kept, found.get("rule"), part).save(part / "report.html", part / "card.md")
+        rule = found["rule"].result if "rule" in found else None
+        page = _report(learned, data, part, None if rule is None else rule.certificate)
+        page.save(part / "report.html", part / "card.md")
     return learned
 
 
 def report_of(folder: Path) -> Report:
-    """The report of a run by :func:`learn`, made again from its folder and its data."""
+    """The report of a run by :func:`learn`, made again from its folder and its data; nothing is trained."""
     learned = LearnResult.load(folder)
-    settings, best, model = learned.settings, learned.best, learned.model
-    if settings["data"]["source"] is None:
+    settings = learned.settings["data"]
+    if settings["source"] is None:
         raise ValueError(f"{folder} was learned from data in memory, which are not there any more; learn it again")
-    data = PreparedData(**settings["data"])
-    if model.about.get("digest") != data.digest:
+    data = PreparedData(**settings)
+    if learned.model.about.get("digest") != data.digest:
         raise ValueError(f"source={data.source!r} is not the data the run was made on, or its split differs")
     with candidates.few_threads(data):
-        if best.name == "rule":  # for its mistakes
-            trained = candidates.train("rule", data, settings["max_epochs"])
-        else:
-            module = TrainedModule(model.net, model.head)
-            trained = Trained(module, best.how, best.epochs, best.seconds, curves_of(folder))
-        return _report(learned, data, trained, None, folder)
+        return _report(learned, data, folder)
 
 
-def _report(learned: LearnResult, data: PreparedData, best: Trained, rule: Trained | None, part: Path) -> Report:
+def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certificate | None = None) -> Report:
     """The report of a run whose files are in ``part``; a proof that the rule found is not made again."""
     from torchperc.reports import classification, regression
 
-    title = learned.folder.resolve().name or str(learned.folder)
-    known: dict[str, Any] = {
-        "how": [("learned by", best.how)],
-        "curves": best.curves,
-        "again": _again(**learned.settings),
-    }
+    module = TrainedModule(learned.model.net, learned.model.head)
+    given: tuple[Any, ...] = (learned.folder.resolve().name or str(learned.folder), module, data)
+    known: dict[str, Any] = {"curves": curves_of(part), "again": _again(**learned.settings)}
+    known["how"] = [("learned by", learned.best.how)]
     if data.task == "regression":
-        one = regression.of_module(title, best.module, data, **known)
+        one = regression.of_module(*given, **known)
     else:
-        proof = None if rule is None or rule.result is None else rule.result.certificate
-        one = classification.of_model(title, best.module, data, result=best.result, certificate=proof, **known)
-    curves = {each.name: curves_of(part / each.folder) for each in learned.candidates}
-    return of_comparison(one, learned, curves)
+        one = classification.of_model(*given, certificate=proof, **known)
+    return of_comparison(one, learned, {each.name: curves_of(part / each.folder) for each in learned.candidates})
 
 
 def _again(data: Mapping[str, Any], max_epochs: int | None) -> list[Block]:

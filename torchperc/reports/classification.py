@@ -126,8 +126,10 @@ def report_subject(title: str, subject: Subject) -> Report:
 
 def about_data(data: PreparedData) -> list[tuple[str, str]]:
     """Where data come from, and how they were split, scaled and cut into batches."""
-    batches = {name: getattr(data, name, None) for name in ("batch_size", "order")}
-    known = {**data.settings, **data.options, "task": data.task, **batches, "options": None}
+    known = {**data.settings, **data.options, "task": data.task, "options": None}
+    known |= {name: getattr(data, name, None) for name in ("batch_size", "order")}
+    if data.task == "classification":
+        del known["scale_target"]
     return [(name, str(value)) for name, value in known.items() if value is not None]
 
 

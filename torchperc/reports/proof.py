@@ -118,7 +118,7 @@ def verdict(subject: Subject, proof: Certificate | str) -> list[Block]:
     held = "it holds" if error is None else f"it does NOT hold: {error}"
     where = "torchperc separable writes it to a file"
     checked = f"The proof was checked again, in exact rational arithmetic: {held}"
-    return [*blocks, Text(f"The proof is {shown}; {where}. {checked}.")]
+    return [*blocks, Text(f"The proof consists of {shown}; {where}. {checked}.")]
 
 
 def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
@@ -142,7 +142,7 @@ def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, lis
     longest = f"n update is at most R = {number(theory.radius(X, bias_step=bias_step, num_classes=K))} long"
     figures = Text(f"{start}{longest}, and the margin is γ* = {number(gamma)}: {formula} = {number(limit)}.")
     if result is None:
-        said = f"The run was not by rule; from zero weights the rule would make at most {number(limit)} mistakes here."
+        said = f"From zero weights, with updates of one size, the rule makes at most {number(limit)} mistakes here."
     elif result.log.start.any_nonzero:
         said = f"The bound is for runs from zero weights, and this one started from others.{made}"
     elif len(result.log) and float(result.log.coef.abs().min()) != lr:
