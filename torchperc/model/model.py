@@ -114,12 +114,11 @@ class FittedModel(nn.Module):
         self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
         self._check(scores)
         means = None if encoding is None else encoding.imputed_values
-        units = [0.0, 1.0] if target_scaler is None else [float(target_scaler.shift), float(target_scaler.scale)]  # type: ignore[arg-type]
-        scaled = scaler is not None and scaler.kind != "none"
-        self.register_buffer("means", None if means is None else torch.tensor(means, dtype=torch.float64))
-        self.register_buffer("shift", scaler.shift if scaler is not None and scaled else None)
-        self.register_buffer("scale", scaler.scale if scaler is not None and scaled else None)
-        self.register_buffer("target_scaling", torch.tensor(units, dtype=torch.float64))
+        units = None if target_scaler is None else (target_scaler.shift, target_scaler.scale)
+        features = None if scaler is None or scaler.kind == "none" else (scaler.shift, scaler.scale)
+        self.target_scaling = _buffer((0.0, 1.0) if units is None else [float(value) for value in units])  # type: ignore[arg-type]
+        self.means = None if means is None else _buffer(means)
+        self.shift, self.scale = (None, None) if features is None else map(_buffer, features)
         self.eval()
 
     def _check(self, scores: int) -> None:
@@ -339,6 +338,10 @@ class FittedModel(nn.Module):
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold a model of use: {what}; learn or export it again") from None
+
+
+def _buffer(values: Any) -> nn.Buffer:
+    return nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
 
 
 def _numbered(width: int) -> tuple[str, ...]:

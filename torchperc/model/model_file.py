@@ -64,9 +64,10 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
             raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; use tensors only")
         tensors[name] = value.detach().to("cpu", copy=True).contiguous()  # safetensors refuses tied weights
     for name, text in (metadata or {}).items():
-        if not isinstance(name, str) or not isinstance(text, str) or name in RESERVED:
-            why = f"metadata must map str to str, with names other than {', '.join(RESERVED)}"
-            raise TypeError(f"{why}; found {name!r}: {text!r}")
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
+        if name in RESERVED:
+            raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
     if found := find_non_finite(tensors.items()):
         raise ValueError(f"cannot save {path}: {found}, and weights must be finite; train the net again")
     write_checksummed(path, tensors, metadata or {})
