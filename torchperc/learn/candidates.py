@@ -294,8 +294,7 @@ class _Recorder:
     def trained(self, how: str, result: RuleResult | None = None) -> Trained:
         """The candidate after its training."""
         curves = {name: (np.arange(1.0, len(values) + 1), np.array(values)) for name, values in self._curves.items()}
-        epochs = max((len(steps) for steps, _ in curves.values()), default=0)
-        seconds = time.perf_counter() - self._begun
+        epochs, seconds = len(next(iter(self._curves.values()), ())), time.perf_counter() - self._begun
         return Trained(TrainedModule(self.net, self.head), how, epochs, seconds, curves, result)
 
 

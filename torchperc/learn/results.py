@@ -138,10 +138,8 @@ def notes(data: PreparedData, best: Tally | Fit, base: Tally | Fit) -> Iterator[
     else:
         yield from _rare_classes(data)
     if loss(best) >= loss(base):
-        if isinstance(base, Fit):
-            yield "no model has a lower validation RMSE than the mean of the training targets"
-        else:
-            yield "no model has a lower validation error than the majority-class baseline"
+        real, classes = "RMSE than the mean of the training targets", "error than the majority-class baseline"
+        yield f"no model has a lower validation {real if isinstance(base, Fit) else classes}"
 
 
 def _rare_classes(data: PreparedData) -> Iterator[str]:

@@ -84,12 +84,11 @@ def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certifi
 
     module = TrainedModule(learned.model.net, learned.model.head)
     given: tuple[Any, ...] = (learned.folder.resolve().name or str(learned.folder), module, data)
-    known: dict[str, Any] = {"curves": curves_of(part), "again": _again(**learned.settings)}
-    known["how"] = [("learned by", learned.best.how)]
+    known: dict[str, Any] = {"curves": curves_of(part), "how": [("learned by", learned.best.how)]}
     if data.task == "regression":
-        one = regression.of_module(*given, **known)
+        one = regression.of_module(*given, again=_again(**learned.settings), **known)
     else:
-        one = classification.of_model(*given, certificate=proof, **known)
+        one = classification.of_model(*given, certificate=proof, again=_again(**learned.settings), **known)
     return of_comparison(one, learned, {each.name: curves_of(part / each.folder) for each in learned.candidates})
 
 
