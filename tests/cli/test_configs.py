@@ -9,7 +9,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc.cli import fit
-from torchperc.model.safetensors import load_safetensors
+from torchperc.model.model_file import load_safetensors
 
 CONFIGS = Path(tp.__file__).parent.parent / "configs"
 RULE = CONFIGS / "experiment/and-rule.yaml"

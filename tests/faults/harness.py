@@ -1,4 +1,4 @@
-"""What the fault campaign is made of: children that may crash, outcomes, and the table of all of them.
+"""What the fault campaign is made of: children that may crash, and outcomes.
 
 Children are forked from one process that has everything imported, so that a thousand of them start in seconds, and an
 end by a signal or no end at all is an outcome and not the end of the campaign.
@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -23,7 +22,6 @@ import torchperc.cli
 
 RIGHT, CLEAN = "right result", "clean error"
 BAD = SILENT, INTERNAL, HANG, SIGNAL = "silent wrong", "internal error", "hang", "signal"
-OUTCOMES = (RIGHT, CLEAN, *BAD)
 
 PATIENCE = 120.0  # seconds for one case, on a machine that is busy with others
 CORES = 2
@@ -40,32 +38,13 @@ _CONTEXT.set_forkserver_preload(
 )
 
 
-class Tally:
-    """How the cases of each chapter came out, and what is wrong with those that came out badly."""
-
-    def __init__(self):
-        self.counts: dict[str, Counter[str]] = {}
-        self.faults: list[str] = []
-
-    def add(self, chapter, case, outcome, said=""):
-        self.counts.setdefault(chapter, Counter())[outcome] += 1
-        if outcome in BAD:
-            self.faults.append(f"{chapter} · {case} · {outcome}: {' '.join(str(said).split())[:300]}")
-
-    def faults_of(self, chapter):
-        return [fault for fault in self.faults if fault.startswith(f"{chapter} ·")]
-
-    def markdown(self):
-        head = ["what", "cases", *OUTCOMES]
-        rows = [
-            [chapter, str(counts.total()), *(str(counts[outcome]) for outcome in OUTCOMES)]
-            for chapter, counts in self.counts.items()
-        ]
-        lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+def faults(cases):
+    """The cases (name, outcome, what was said) that came out badly, a line each."""
+    return [
+        f"{case} · {outcome}: {' '.join(str(said).split())[:300]}" for case, outcome, said in cases if outcome in BAD
+    ]
 
 
-TALLY = Tally()
 _EXIT_CODES = threading.Lock()  # starting a process reads the exit codes of others, and each can be read once
 
 
@@ -104,7 +83,7 @@ class Child:
         return code
 
     def stop(self, after, how):
-        """Send SIGKILL or SIGTERM after so many seconds, unless it has ended by then; its exit code."""
+        """Send a signal after so many seconds, unless it has ended by then; its exit code."""
         self.ended(after)
         (self.process.kill if how == signal.SIGKILL else self.process.terminate)()
         return self.wait()
@@ -166,8 +145,8 @@ def judge(connection, judged, cases):
     connection.close()
 
 
-def judge_all(chapter, judged, cases, folder, size=40, tally=TALLY, patience=PATIENCE):
-    """Judge cases in children, some in each; one that crashes or hangs costs its case and no other."""
+def judge_all(judged, cases, folder, size=40):
+    """Judge cases in children, some in each; one that crashes or hangs costs its case and no other; the faults."""
     bundles = [cases[k : k + size] for k in range(0, len(cases), size)]
 
     def work(numbered):
@@ -175,11 +154,11 @@ def judge_all(chapter, judged, cases, folder, size=40, tally=TALLY, patience=PAT
         results, attempt = [], 0
         while rest:
             here, there = _CONTEXT.Pipe(duplex=False)
-            child = Child(folder / f"{chapter}-{number}-{attempt}".replace(" ", "-"), judge, there, judged, rest)
+            child = Child(folder / f"child-{number}-{attempt}", judge, there, judged, rest)
             there.close()
             done, running = [], rest[0]
             try:
-                while here.poll(patience):
+                while here.poll(PATIENCE):
                     running, outcome, said = here.recv()
                     if outcome is not None:
                         done.append((running, outcome, said))
@@ -196,9 +175,4 @@ def judge_all(chapter, judged, cases, folder, size=40, tally=TALLY, patience=PAT
             rest, attempt = rest[len(done) + 1 :], attempt + 1
         return results
 
-    for results in side_by_side(work, list(enumerate(bundles))):
-        for case, outcome, said in results:
-            tally.add(chapter, case, outcome, said)
-
-
-SIGNALS = (signal.SIGKILL, signal.SIGTERM)
+    return faults([case for results in side_by_side(work, list(enumerate(bundles))) for case in results])

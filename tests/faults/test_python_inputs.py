@@ -82,17 +82,14 @@ def meta(array):
 SAMPLES = {
     "nan": (lambda X: put(X, (1, 1), np.nan), REFUSE),
     "inf": (lambda X: put(X, (1, 1), np.inf), REFUSE),
-    "minus inf": (lambda X: put(X, (0, 0), -np.inf), REFUSE),
     "one dimension": (lambda X: X[0], REFUSE),
     "three dimensions": (lambda X: X[None], REFUSE),
     "no rows": (lambda X: X[:0], REFUSE),
-    "no columns": (lambda X: X[:, :0], REFUSE),
     "a row fewer": (lambda X: X[1:], REFUSE),
     "None": (lambda X: None, REFUSE),
     "words": (lambda X: X.astype(str).astype(object) + "x", REFUSE),
     "complex": (lambda X: X + 1j, REFUSE),
     "ragged": (lambda X: [[1.0, 2.0, 3.0], [1.0]], REFUSE),
-    "a number": (lambda X: 3.0, REFUSE),
     "an object": (lambda X: object(), REFUSE),
     "meta": (meta, REFUSE),
     "huge": (lambda X: X * 1e308, FINITE),
@@ -108,10 +105,8 @@ SAMPLES = {
     "sparse, unsorted": (reversed_rows, SAME),
     "sparse, doubled": (doubled, SAME),
     "sparse": (csr, SAME),
-    "sparse by columns": (lambda X: csr(X).tocsc(), SAME),
     "read-only": (read_only, SAME),
     "Fortran": (np.asfortranarray, SAME),
-    "every second": (lambda X: np.repeat(X, 2, axis=1)[:, ::2], SAME),
     "backwards": (lambda X: X[::-1].copy()[::-1], SAME),
     "big-endian": (lambda X: X.astype(">f8"), SAME),
     "lists": (lambda X: X.tolist(), SAME),
@@ -121,10 +116,8 @@ SAMPLES = {
 }
 LABELS = {
     "nan": (lambda y: put(y.astype(float), 0, np.nan), REFUSE),
-    "inf": (lambda y: put(y.astype(float), 0, np.inf), REFUSE),
     "fractions": (lambda y: y * 0.5, REFUSE),
     "one too few": (lambda y: y[1:], REFUSE),
-    "one too many": (lambda y: np.append(y, 1), REFUSE),
     "none at all": (lambda y: y[:0], REFUSE),
     "None": (lambda y: None, REFUSE),
     "a number": (lambda y: 1, REFUSE),
@@ -137,7 +130,6 @@ LABELS = {
     "a table": (lambda y: np.stack((y, y), 1), REFUSE),
     "a column": (lambda y: y[:, None], SAME),
     "read-only": (read_only, SAME),
-    "every second": (lambda y: np.repeat(y, 2)[::2], SAME),
     "lists": (lambda y: y.tolist(), SAME),
     "floats": (lambda y: y.astype(float), SAME),
     "int8": (lambda y: y.astype(np.int8), SAME),
@@ -159,13 +151,11 @@ ANYTHING = {
     "nan": (float("nan"), REFUSE),
     "an object": (object(), REFUSE),
     "a word": ("no such word", REFUSE),
-    "bytes": (b"no", REFUSE),
     "a dict of nonsense": ({"no": "such"}, REFUSE),
     "complex": (1j, REFUSE),
     "inf": (float("inf"), FINITE),
     "minus one": (-1, FINITE),
     "zero": (0, FINITE),
-    "a half": (0.5, FINITE),
     "huge": (10**400, FINITE),
     "True": (True, FINITE),
     "None": (None, FINITE),
@@ -263,7 +253,7 @@ MEANT = {
     ("estimator", "y", "words"), ("estimator", "y", "three of them"), ("estimator", "y", "fractions"),
     (".partial_fit", "y", "one class"), ("bracket", "y", "one class"), ("margin", "y", "one class"),
     ("inseparable_bound", "y", "one class"), ("radius", "X", "a row fewer"), (".predict", "X", "a row fewer"),
-    (".predict", "x", "a row fewer"), ("descend", "y", "one class"), ("sweep", "seeds", "bytes"),
+    (".predict", "x", "a row fewer"), ("descend", "y", "one class"),
     ("RuleTrainer", "kernel", "an object"),
     ("estimator", "verbose", "huge"),
     ("regression", "y", "fractions"), ("regression", "y", "three of them"), ("regression", "y", "one class"),
@@ -271,10 +261,7 @@ MEANT = {
 }  # fmt: skip
 
 
-# what torch itself says of any module's forward
-TORCHS = {"Perceptron.predict | x | meta"}
-
-
+TORCHS = {"Perceptron.predict | x | meta"}  # what torch itself says of any module's forward
 IGNORED = ("progress", "device", "make")
 
 
@@ -345,5 +332,4 @@ def judged(case):
 def test_bad_python_input(tmp_path):
     every = cases()
     some = every if harness.WHOLE else random.Random(0).sample(every, 200)
-    harness.judge_all("bad Python input", judged, some, tmp_path, size=50)
-    assert not harness.TALLY.faults_of("bad Python input")
+    assert not harness.judge_all(judged, some, tmp_path, size=50)

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import sys
 from multiprocessing import get_context
 
 import numpy as np
@@ -22,7 +21,6 @@ from torchperc.learn import candidates
 from torchperc.learn import learn as learning
 from torchperc.learn.apply import apply
 from torchperc.learn.learn import learn
-from torchperc.reports.results import Tally
 
 
 def people(path, rows=240, seed=0, gaps=0, classes=2):
@@ -93,12 +91,10 @@ def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned)
     assert found.best is next(each for each in found.candidates if each.validation.error == least)  # the first
     kept, own = (tp.FittedModel.load(path) for path in (found.folder, found.folder / found.best.name))
     assert torch.equal(kept.net.weight, own.net.weight)
-    assert kept.labels == ("high", "low")
+    assert (kept.labels, kept.about["learned by"]) == (("high", "low"), found.best.name)
     assert kept.names == ("age", "income", "colour=blue", "colour=green", "colour=red")
-    assert kept.about["learned by"] == found.best.name
-    results = json.loads((found.folder / "results.json").read_text())
-    assert results["best"] == found.best.name
-    assert [Tally(*each["validation"]) for each in results["candidates"]] == [e.validation for e in found.candidates]
+    again = type(found).load(found.folder)
+    assert (again.candidates, again.best, again.test) == (found.candidates, found.best, found.test)
 
 
 def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, run):
@@ -117,16 +113,6 @@ def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, ru
     assert run("apply", found.folder, tmp_path / "new.csv")[0] == (tmp_path / "a.csv").read_text()
     wrong = sum(row["label"] != label for row, label in zip(rows, new.bought, strict=True))
     assert f"{wrong} of 50 differ" in said
-
-
-def test_many_classes_have_a_score_each(tmp_path, run, unpainted):
-    people(tmp_path / "three.csv", classes=3)
-    found = learn(tmp_path / "three.csv", folder=tmp_path / "run", max_epochs=5)
-    run("apply", found.folder, tmp_path / "three.csv", "-o", tmp_path / "out.csv")
-    table = pd.read_csv(tmp_path / "out.csv")
-    scores = table[[f"score_{label}" for label in ("high", "low", "mid")]].to_numpy()
-    assert table.label.tolist() == np.array(["high", "low", "mid"])[scores.argmax(1)].tolist()
-    assert ("probability_high" in table) == (found.best.name == "logistic")
 
 
 def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, run, unpainted):
@@ -173,7 +159,7 @@ def test_a_run_is_replaced_only_if_asked(tmp_path, run, unpainted):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("when", ["rule", "logistic", "writing"])
+@pytest.mark.parametrize("when", ["rule", "writing"])
 def test_a_run_broken_off_leaves_nothing(tmp_path, when, unpainted):
     people(tmp_path / "a.csv")
 
@@ -288,13 +274,9 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
 
 def test_errors_of_the_library_are_told_in_options(tmp_path, run):
     people(tmp_path / "a.csv", gaps=2)
-    _, err = run("learn", tmp_path / "a.csv", code=2)
-    assert "--missing drop drops them, --missing mean imputes" in err
-    _, err = run("learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
-    assert "--epochs -1 must be at least 1" in err
+    assert "--missing drop drops them, --missing mean imputes" in run("learn", tmp_path / "a.csv", code=2)[1]
     (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))
-    _, err = run("separable", tmp_path / "ids.csv", code=2)
-    assert "(--ignore id)" in err
+    assert "(--ignore id)" in run("separable", tmp_path / "ids.csv", code=2)[1]
     run("separable", tmp_path / "ids.csv", "--ignore", "id")
 
 
@@ -312,23 +294,13 @@ def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tm
     assert said.startswith("rejected")
 
 
-@pytest.mark.slow
-def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run, unpainted):
-    _, _, found = learned
-    (tmp_path / ".torchperc-1.part").mkdir()
-    (tmp_path / ".torchperc-1.part" / "config.yaml").write_text("broken: [")
-    (tmp_path / "one").symlink_to(found.folder)
-    run("report", tmp_path, "--out", tmp_path / "page.html")
-    assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
-
-
 def test_a_run_of_an_earlier_version_is_refused_in_one_line(learned, tmp_path, run):
     _, _, found = learned
     results = json.loads((found.folder / "results.json").read_text())
     (tmp_path / "results.json").write_text(json.dumps({name: results[name] for name in ("best", "candidates")}))
     (tmp_path / "config.yaml").write_text("out: run")  # which 0.2 wrote, too
     _, err = run("report", tmp_path, code=2)
-    assert "is of torchperc 0.2 and does not name its data" in err
+    assert "results.json is not what this `torchperc learn` writes" in err
     assert err.count("\n") == 1
 
 
@@ -359,23 +331,16 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys, unpainted):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
 def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch, unpainted):
-    """Two processes that begin together, by default."""
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
-
-    def one(errors):
-        sys.stderr = errors.open("w")
-        main(["learn", "a.csv", "--epochs", "1"])
-
-    both = [get_context("fork").Process(target=one, args=(tmp_path / f"{n}.txt",)) for n in range(2)]
+    both = [get_context("fork").Process(target=main, args=(["learn", "a.csv", "--epochs", "1"],)) for _ in range(2)]
     for process in both:
         process.start()
     for process in both:
         process.join()
-    assert [process.exitcode for process in both] == [0, 0], (tmp_path / "0.txt").read_text()
+    assert [process.exitcode for process in both] == [0, 0]
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
-    for name in ("a", "a-2"):
-        assert tp.FittedModel.load(tmp_path / "runs" / name).names[0] == "age"
+    assert {tp.FittedModel.load(tmp_path / "runs" / name).names[0] for name in ("a", "a-2")} == {"age"}
 
 
 @pytest.mark.parametrize("words", [[], ["--overwrite"]], ids=["", "overwrite"])
@@ -446,9 +411,6 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypat
 
 def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, run):
     (tmp_path / "new.csv").write_text("age,income,colour\n")
-    said, _ = run("apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
-    assert "0 labels in" in said
-    assert (tmp_path / "out.csv").read_text() == "label,score\n"
     assert run("apply", learned[2].folder, tmp_path / "new.csv")[0] == "label,score\n"
 
 
@@ -473,11 +435,9 @@ def test_apply_from_python(learned, tmp_path):
     _, path, found = learned
     applied = apply(found.model, path, tmp_path / "labels.csv")
     assert (applied.rows, applied.known, applied.ignored, applied.strange) == (240, 240, (), set())
-    labels = pd.read_csv(tmp_path / "labels.csv").label
-    assert applied.wrong == int((labels != pd.read_csv(path).bought).sum())
-    with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in") as caught:
+    assert applied.wrong == int((pd.read_csv(tmp_path / "labels.csv").label != pd.read_csv(path).bought).sum())
+    with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in"):
         apply(found.model, path, tmp_path / "labels.txt")
-    assert (caught.value.name, caught.value.value) == ("out", tmp_path / "labels.txt")
 
 
 def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, run):

@@ -79,11 +79,7 @@ def test_every_candidate_is_that_of_scikit_learn(learned):
     assert by_name["lms"].training.rmse >= by_name["least squares"].training.rmse
 
 
-def test_the_fit_is_scikit_learns():
-    rng = np.random.default_rng(0)
-    y, said = rng.normal(size=50), rng.normal(size=50)
-    assert Fit.of(said, y).rmse == pytest.approx(root_mean_squared_error(y, said), rel=1e-14)
-    assert Fit.of(said, y).r2 == pytest.approx(r2_score(y, said), rel=1e-14)
+def test_the_fit_of_equal_targets():
     assert (Fit.of([2.0], [2.0]).r2, Fit.of([1.0, 1.0], [2.0, 2.0]).r2) == (1.0, 0.0)
 
 
@@ -91,25 +87,9 @@ def test_the_folder_holds_what_was_promised(learned):
     _, found, _ = learned
     names = {path.name for path in found.folder.iterdir()}
     assert names == {"card.md", "least-squares", "lms", "metrics.csv", "report.html", "results.json", "ridge", "weights.safetensors"}  # fmt: skip
-    for name in ("least-squares", "ridge", "lms"):
-        below = {path.name for path in (found.folder / name).iterdir()}
-        assert below == {"metrics.csv", "weights.safetensors"}
-    written = json.loads((found.folder / "results.json").read_text())
-    assert written["test"] == list(found.test)
     assert found.taken == "target 'price' has 119 different numbers: regression"
-    assert found.model.target == "price"
-
-
-def test_the_model_file_says_the_same_to_the_bit(learned):
-    frame, found, _ = learned
-    again = tp.FittedModel.load(found.folder)
-    said = found.model.predict(frame)
-    assert again.predict(frame) == said
-    assert again.target_scaler.state() == found.model.target_scaler.state()
-    assert root_mean_squared_error(frame["price"], said) < 40000
-    weight, bias = again.raw_weights()
-    X = features(frame)
-    np.testing.assert_allclose(X @ weight.numpy() + bias, said, rtol=1e-9)
+    again = type(found).load(found.folder)
+    assert (again.test, again.penalties, again.taken) == (found.test, found.penalties, found.taken)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv.gz", ".parquet"])
@@ -247,16 +227,6 @@ def test_data_larger_than_memory_are_learned_by_descent(tmp_path, monkeypatch, u
     assert found.best.validation.rmse == pytest.approx(held.candidates[2].validation.rmse, rel=1e-9)
     lms = tp.FittedModel.load(held.folder / "lms")
     assert found.model.predict(frame.head(3)) == pytest.approx(lms.predict(frame.head(3)))
-
-
-def test_many_samples_take_one_step_each(tmp_path, monkeypatch, unpainted):
-    monkeypatch.setattr(candidates, "MANY", 50)
-    flats(tmp_path / "flats.csv")
-    found = learn(tmp_path / "flats.csv", folder=tmp_path / "run", max_epochs=3)
-    lms = found.candidates[2]
-    assert (lms.name, lms.epochs) == ("lms", 3)
-    assert lms.how.startswith("gradient descent, one step per sample")
-    assert lms.validation.rmse < found.baseline.rmse / 2
 
 
 @pytest.mark.slow

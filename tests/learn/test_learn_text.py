@@ -79,9 +79,8 @@ def test_the_report_lists_the_strongest_words(learned):
     weight = found.model.net.weight[0]
     most, least = int(weight.argmax()), int(weight.argmin())
     names = found.model.names
-    head = card.index("| for ham | for spam |")
-    first = card[head:].splitlines()[2]
-    assert first == f"| {names[least]} ({-weight[least]:.3g}) | {names[most]} ({weight[most]:.3g}) |"
+    assert f"| for ham | {names[least]} ({-weight[least]:.3g}); " in card
+    assert f"| for spam | {names[most]} ({weight[most]:.3g}); " in card
     assert f"({found.best.training.wrong} of 180) |" in card
 
 
@@ -142,9 +141,6 @@ def test_bad_columns_are_told_in_one_line(tmp_path, run, words, message):
 
 def test_the_command_line_names_the_column_and_what_to_do_next(tmp_path, run, unpainted):
     path = save(tmp_path / "m.csv", messages(60))
-    out, _ = run("learn", path, "--target", "label", "--out", tmp_path / "run", "--epochs", "2")
-    flat = " ".join(out.split())
-    assert "Note: column 'message' is free text" in flat
-    assert "--to safetensors" in flat
-    out, _ = run("learn", path, "--text", "message", "--out", tmp_path / "other", "--epochs", "2")
-    assert "Note" not in out
+    said = " ".join(run("learn", path, "--out", tmp_path / "run", "--epochs", "2")[0].split())
+    assert "Note: column 'message' is free text" in said
+    assert "--to safetensors" in said

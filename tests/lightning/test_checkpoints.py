@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain
-from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.model.model_file import load_safetensors, save_safetensors
 
 CHATTER = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
@@ -469,5 +469,5 @@ def test_state_that_is_no_tensor_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_exporting_loads_neither_lightning_nor_safetensors(fresh):
-    code = "import sys, torchperc.model.safetensors; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
+    code = "import sys, torchperc.model.model_file; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
     assert fresh(code) == "set()\n"

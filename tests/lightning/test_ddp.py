@@ -30,7 +30,7 @@ from torchperc.lightning import (
     make_trainer,
 )
 from torchperc.lightning.checkpoints import CheckpointError
-from torchperc.model.safetensors import load_safetensors
+from torchperc.model.model_file import load_safetensors
 from torchperc.samples.process_group import ProcessError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, sanity checks, samplers

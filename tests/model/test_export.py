@@ -1,6 +1,5 @@
 """Models for other programs: onnxruntime and torch.export against torch and plain numpy, and the command that writes them."""
 
-import argparse
 import dataclasses
 import json
 import subprocess
@@ -20,8 +19,7 @@ import torchperc as tp
 from torchperc.data.scaling import MinMax, Standard
 from torchperc.model import export as portable
 from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import save_safetensors
+from torchperc.model.model_file import MODEL, save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 
 HEADS = ["perceptron", "lms", "lms 0/1", "logistic"]
@@ -68,8 +66,8 @@ def test_activations_in_onnx(tmp_path, activation, dtype):
         return
     tp.save_onnx(model, tmp_path / "m.onnx")
     X = torch.randn(300, 3, dtype=dtype) * torch.tensor([[1.0], [10.0], [100.0]], dtype=dtype).repeat(100, 1)
-    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
-    np.testing.assert_allclose(run(tmp_path / "m.onnx", X.numpy())["scores"], net(X).detach(), **close)
+    close = 1e-4 if dtype == torch.float32 else 1e-12
+    np.testing.assert_allclose(run(tmp_path / "m.onnx", X.numpy())["scores"], net(X).detach(), close, close)
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -95,20 +93,17 @@ def test_what_an_onnx_file_says_of_itself(tmp_path):
     file = onnx.load(tmp_path / "m.onnx")
     onnx.checker.check_model(file, full_check=True)
     texts = {entry.key: json.loads(entry.value) for entry in file.metadata_props}
-    assert texts["labels"] == ["a", "b", "ç", "d"]
-    assert texts["features"] == ["größe", "y", "z"]
+    assert (texts["labels"], texts["features"]) == (["a", "b", "ç", "d"], ["größe", "y", "z"])
     assert (texts["head"], texts["about"]) == ("LogisticHead()", {"data": "iris", "seed": "0"})
     assert (file.producer_name, file.producer_version) == ("torchperc", tp.__version__)
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    (given,) = session.get_inputs()
-    assert (given.name, given.shape, given.type) == ("X", ["N", 3], "tensor(float)")
-    outputs = [(output.name, output.shape, output.type) for output in session.get_outputs()]
-    assert outputs == [
+    named = [(each.name, each.shape, each.type) for each in (*session.get_inputs(), *session.get_outputs())]
+    assert named == [
+        ("X", ["N", 3], "tensor(float)"),
         ("scores", ["N", 4], "tensor(float)"),
         ("label", ["N"], "tensor(int64)"),
         ("probabilities", ["N", 4], "tensor(float)"),
     ]
-    assert session.get_modelmeta().custom_metadata_map["labels"] == '["a", "b", "ç", "d"]'
     assert b".py" not in (tmp_path / "m.onnx").read_bytes()  # no paths or source lines of the machine that wrote it
 
 
@@ -127,46 +122,27 @@ def test_wide_models_are_checked_on_fewer_samples(tmp_path):
 # --- the check sees what is wrong ---
 
 
-def other_weights(model, patch):
+def other_weights(model):
     net = NETS["perceptron"]()
     nn.init.ones_(net.bias)
     return FittedModel.of(net, model.head)
 
 
-def other_head(model, patch):
-    return FittedModel.of(model.net, "lms 0/1")
-
-
-def other_shape(model, patch):
-    return FittedModel.of(tp.MulticlassPerceptron(3, 2), model.head)
-
-
-def other_probabilities(model, patch):
-    patch.setattr(tp.LogisticHead, "output", lambda self, scores: torch.sigmoid(scores.abs()))
-    return model
-
-
 @pytest.mark.parametrize(
-    ("head", "change", "message"),
+    ("change", "message"),
     [
-        ("perceptron", other_weights, "scores sample .* and torch .*, further apart than 1e-05"),
-        ("perceptron", other_head, "decides otherwise than PerceptronHead"),
-        ("logistic", other_probabilities, "gives other probabilities than torch"),
-        ("perceptron", other_shape, r"gives \[\(1, 2\), \(1,\)\] and torch \[\(1,\), \(1,\)\]"),
+        (other_weights, "further apart than 1e-05"),
+        (lambda model: FittedModel.of(model.net, "lms 0/1"), "decides otherwise than PerceptronHead"),
+        (lambda model: FittedModel.of(tp.MulticlassPerceptron(3, 2), model.head), "further apart than 1e-05"),
     ],
 )
-def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch, head, change, message):
+def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch, change, message):
     make = portable._onnx_file
-
-    def made(model):
-        with pytest.MonkeyPatch.context() as patch:
-            return make(change(model, patch))
-
-    monkeypatch.setattr(portable, "_onnx_file", made)
+    monkeypatch.setattr(portable, "_onnx_file", lambda model: make(change(model)))
     path = tmp_path / "m.onnx"
     path.write_bytes(b"before")
     with pytest.raises(ValueError, match=rf"cannot write .*m\.onnx: onnxruntime .*{message}"):
-        tp.save_onnx(FittedModel.of(NETS["perceptron"](), head), path)
+        tp.save_onnx(FittedModel.of(NETS["perceptron"]()), path)
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("m.onnx", b"before")]
 
 
@@ -186,23 +162,7 @@ def test_weights_that_overflow_everywhere_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
-def test_without_the_extra(tmp_path, monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ValueError, match=rf"needs {missing}; install it with: pip install 'torchperc\[onnx\]'"):
-        tp.save_onnx(FittedModel.of(tp.Perceptron(2)), tmp_path / "m.onnx")
-    assert not list(tmp_path.iterdir())
-
-
 # --- torch.export, and other processes ---
-
-
-def elsewhere(code, *words):
-    """What a fresh Python prints that has never heard of torchperc."""
-    code = f"import sys\nsys.modules['torchperc'] = None\n{code}"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -211,34 +171,28 @@ def model():
 
 
 @pytest.mark.slow
-def test_torch_export_in_a_process_of_its_own(tmp_path, model):
+def test_torch_export_in_a_process_that_has_never_heard_of_torchperc(tmp_path, model):
     checked = tp.save_exported(model, tmp_path / "m.pt2")
     assert checked.sentence == "checked against torch on 1,000 samples: scores equal to the bit"
     code = """
-import json, torch, warnings
-warnings.simplefilter("ignore")  # torch's own, of its own ways
+import sys
+sys.modules["torchperc"] = None
+import json, torch
 extra = {"torchperc.json": ""}
 net = torch.export.load(sys.argv[1], extra_files=extra).module()
 X = torch.tensor(json.loads(sys.argv[2]))
-whole, alone = net(X), net(X[:1])
 labels = json.loads(extra["torchperc.json"])["labels"]
-print(json.dumps([[v.tolist() for v in whole], len(alone[0]), [labels[k] for k in whole[1]]]))
+print(json.dumps([[v.tolist() for v in net(X)], len(net(X[:1])[0]), [labels[k] for k in net(X)[1]]]))
 """
     X = torch.from_numpy(RAW[:7]).float()
-    (scores, label, chances), one, names = elsewhere(code, str(tmp_path / "m.pt2"), json.dumps(X.tolist()))
+    words = [sys.executable, "-c", code, tmp_path / "m.pt2", json.dumps(X.tolist())]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (scores, label, chances), one, names = json.loads(done.stdout)
     expected = model.outputs(X)
     assert torch.allclose(torch.tensor(scores), expected.scores, rtol=1e-6)
-    assert label == expected.label.tolist()
     assert torch.allclose(torch.tensor(chances), expected.probabilities, atol=1e-6)
-    assert (one, names) == (1, model.predict(X))
-
-
-@pytest.mark.slow
-def test_torch_export_of_many_classes(tmp_path):
-    model = FittedModel.of(NETS["mlp 3"](dtype=torch.float64), "lms", scaler=SCALERS["minmax"])
-    tp.save_exported(model, tmp_path / "m.pt2")
-    found = torch.export.load(tmp_path / "m.pt2").module()(torch.from_numpy(RAW))
-    assert all(torch.equal(one, other) for one, other in zip(found, model.outputs(RAW), strict=False))
+    assert (label, one, names) == (expected.label.tolist(), 1, model.predict(X))
 
 
 def table_model(means):
@@ -291,15 +245,6 @@ def test_a_missing_value_that_nobody_imputes_is_refused_everywhere(tmp_path, cal
     assert run(tmp_path / "m.onnx", X)["label"].tolist() == [-1, 1]  # a graph cannot raise: no label has this index
 
 
-def test_an_exported_program_that_differs_is_not_written(tmp_path, monkeypatch, model):
-    other = argparse.Namespace(module=lambda: lambda X: [v + 1e-2 for v in model.module()(X)])
-    for name in ("export", "save", "load"):
-        monkeypatch.setattr(portable.torch.export, name, lambda *_, **__: other)
-    with pytest.raises(ValueError, match=r"cannot write .*m\.pt2: torch\.export scores sample"):
-        tp.save_exported(model, tmp_path / "m.pt2")
-    assert not list(tmp_path.iterdir())
-
-
 # --- the command ---
 
 
@@ -318,13 +263,10 @@ def test_the_command_writes_beside_the_run_or_where_told(tmp_path, call, model, 
     )
     assert out.count("\n") == 1
     assert {path.name for path in folder.iterdir()} == {MODEL, name}
-    if to == "torch":
-        return  # once is enough, at two seconds
-    code, out, _ = call("export", folder / MODEL, "--to", to, "-o", tmp_path / "other")
-    assert code == 0
-    assert (tmp_path / "other").stat().st_size == size
     if to == "safetensors":
-        assert torch.equal(FittedModel.load(tmp_path / "other").scores(RAW), model.scores(RAW))
+        assert torch.equal(FittedModel.load(folder / name).scores(RAW), model.scores(RAW))
+        assert call("export", folder / MODEL, "--to", to, "-o", tmp_path / "other")[0] == 0
+        assert (tmp_path / "other").read_bytes() == (folder / name).read_bytes()
 
 
 def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
@@ -333,17 +275,14 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     save_safetensors(model.net, weights)
     cases = [
         ([tmp_path / "none", "--to", "onnx"], "no such run or model: "),
-        ([run, "--to", "onnx"], "has no weights.safetensors; `torchperc fit` and `torchperc learn` write one"),
+        ([run, "--to", "onnx"], "has no weights.safetensors"),
         ([weights, "--to", "onnx"], "holds weights but no description of a model"),
-        ([run, "--to", "tflite"], "argument --to: invalid choice: 'tflite'"),
-        ([run], "the following arguments are required: --to"),
-        (["--to", "onnx"], "the following arguments are required: RUN"),
-        ([run, "--to", "onnx", "--check", "m.onnx"], "unrecognized arguments: --check"),
+        ([run, "--to", "tflite"], "--to: invalid choice: 'tflite'"),
+        ([run], "required: --to"),
     ]
     for words, message in cases:
         code, out, err = call("export", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith("torchperc: error: ")
         assert message in err
     model.save(run / MODEL)
     for out in (run, tmp_path / "no" / "m.onnx"):
@@ -353,8 +292,5 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert "pip install 'torchperc[onnx]'" in call("export", run, "--to", "onnx")[2]
     (run / MODEL).write_bytes((run / MODEL).read_bytes()[:-3])
-    code, _, err = call("export", run, "--to", "onnx")
-    assert code == 2
-    assert "is not a safetensors file, or is damaged" in err
-    assert [path.name for path in run.iterdir()] == [MODEL]
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "weights.safetensors"}
+    assert "is not a safetensors file, or is damaged" in call("export", run, "--to", "onnx")[2]
+    assert {path.name for path in (*run.iterdir(), *tmp_path.iterdir())} == {MODEL, "run", "weights.safetensors"}

@@ -1,10 +1,8 @@
 """Fitted models: against plain numpy, as one file and back, regressions, and every way to be refused."""
 
 import json
-import random
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,8 +13,7 @@ import torchperc as tp
 from torchperc.data.scaling import Identity, MaxAbs, MinMax, Standard
 from torchperc.model.export import save_model
 from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import save_safetensors
+from torchperc.model.model_file import MODEL, save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
@@ -93,24 +90,15 @@ def test_against_numpy(net, dtype):
                 chances = np.exp(both - both.max(1, keepdims=True))
                 chances /= chances.sum(1, keepdims=True)
                 np.testing.assert_allclose(model.probabilities(RAW), chances, 1e-4, 1e-6)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_module_is_the_model_to_the_bit(dtype):
-    for name in NETS:
-        for head in HEADS.values():
-            for scaler in SCALERS.values():
-                model = FittedModel.of(NETS[name](dtype=dtype), head, scaler=scaler)
-                X = torch.from_numpy(RAW).to(model.input_dtype)
-                said, expected = model.module()(X), model.outputs(X)
-                assert len(said) == (3 if head == tp.LogisticHead() else 2)
-                assert all(torch.equal(a, b) for a, b in zip(said, expected, strict=False))
-                assert not any(value.requires_grad for value in said)
+            X = torch.from_numpy(RAW).to(model.input_dtype)
+            said, expected = model(X), [value for value in model.outputs(X) if value is not None]
+            assert all(torch.equal(a, b) for a, b in zip(said, expected, strict=True))
+            assert not any(value.requires_grad for value in said)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", [name for name in NETS if name != "linear"])
+@pytest.mark.parametrize("name", [name for name in NETS if "joint" not in name])
 def test_sparse_samples(name, dtype):
     X = np.random.default_rng(1).integers(-3, 4, (20, 3)) * np.random.default_rng(2).integers(0, 2, (20, 3)) * 1.0
     halves = MinMax(torch.zeros(3, dtype=torch.float64), torch.tensor([2.0, 4.0, 1.0], dtype=torch.float64))
@@ -124,31 +112,30 @@ def test_sparse_samples(name, dtype):
             assert torch.allclose(found.scores, dense.scores, rtol=1e-5, atol=1e-6)
             assert found.scores.dtype == dtype
     assert np.array_equal(kept.toarray(), X)
-    with pytest.raises(TypeError, match="X is sparse and the scaler subtracts a shift"):
+    with pytest.raises(ValueError, match="no zero of sparse X would stay zero"):
         FittedModel.of(net, scaler=SCALERS["standard"]).scores(kept)
 
 
 def test_names_by_default_and_labels_of_any_kind():
-    model = FittedModel.of(tp.Perceptron(2))
-    assert (model.labels, model.names, model.head) == (("-1", "+1"), ("x1", "x2"), tp.PerceptronHead())
+    model = FittedModel.of(tp.Perceptron(2), "lms 0/1")
+    assert (model.labels, model.names, model.head) == (("-1", "+1"), ("x1", "x2"), tp.LMSHead(targets="0/1"))
     assert FittedModel.of(nn.Linear(1, 3)).labels == ("0", "1", "2")
-    for given in (np.array([0.5, 2.0]), torch.tensor([0.5, 2.0]), [0.5, 2.0]):
-        assert FittedModel.of(tp.Perceptron(2), labels=given).labels == ("0.5", "2")
-    assert FittedModel.of(tp.Perceptron(2), labels=np.array(["a", "b"])).labels == ("a", "b")
-    assert FittedModel.of(tp.Perceptron(2), labels=np.array([False, True])).labels == ("False", "True")
-    assert FittedModel.of(tp.Perceptron(2), "lms 0/1").head == tp.LMSHead(targets="0/1")
+    for given, labels in (
+        (np.array([0.5, 2.0]), ("0.5", "2")),
+        (torch.tensor([0.5, 2.0]), ("0.5", "2")),
+        (np.array(["a", "b"]), ("a", "b")),
+        (np.array([False, True]), ("False", "True")),
+    ):
+        assert FittedModel.of(tp.Perceptron(2), labels=given).labels == labels
 
 
 def test_a_model_stays_when_training_goes_on():
     net, about = tp.Perceptron(2), {"data": "AND"}
     model = FittedModel.of(net, about=about)
-    X, y = tp.data.gate("AND")
-    tp.RuleTrainer().fit(net, X, y)
+    tp.RuleTrainer().fit(net, *tp.data.gate("AND"))
     about["data"] = "OR"
-    assert not model.net.weight.any()
-    assert model.about == {"data": "AND"}
-    assert net.weight.requires_grad
-    assert not model.net.weight.requires_grad
+    assert (model.net.weight.any().item(), model.about) == (False, {"data": "AND"})
+    assert (net.weight.requires_grad, model.net.weight.requires_grad) == (True, False)
 
 
 # --- files ---
@@ -182,11 +169,11 @@ def test_a_model_comes_back_from_its_file(tmp_path, name, dtype):
         assert [path.name for path in tmp_path.iterdir()] == [MODEL]
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activations_come_back(tmp_path, activation):
-    model = FittedModel.of(tp.MLP(3, activation=activation, seed=2))
-    model.save(tmp_path / MODEL)
-    same(model, FittedModel.load(tmp_path))
+def test_activations_come_back(tmp_path):
+    for activation in ACTIVATIONS:
+        model = FittedModel.of(tp.MLP(3, activation=activation, seed=2))
+        model.save(tmp_path / MODEL)
+        same(model, FittedModel.load(tmp_path))
 
 
 def table_encoder():
@@ -200,8 +187,6 @@ def test_an_encoding_comes_back(tmp_path):
     assert (model.names, model.labels) == (given.feature_names, ("no", "yes"))
     model.save(tmp_path / MODEL)
     assert FittedModel.load(tmp_path).encoding == given
-    with pytest.raises(ValueError, match="encoding is for 3 features but the net takes 2"):
-        FittedModel.of(tp.Perceptron(2), encoding=given, names="ab")
 
 
 def written(tmp_path):
@@ -210,39 +195,22 @@ def written(tmp_path):
     return model, tmp_path / MODEL
 
 
-def test_damaged_files_are_refused(tmp_path):
-    model, path = written(tmp_path)
-    whole, chance, refused = path.read_bytes(), random.Random(0), []
-    for at in range(0, len(whole), 7):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
-        try:
-            again = FittedModel.load(path)
-        except ValueError as error:
-            refused.append(str(path) in str(error))
-        else:  # a blank that became another one
-            same(model, again)
-    assert all(refused)
-    assert len(refused) > len(whole) / 7 - 10
-    for content in (b"", b"hello", whole[:-1], whole + b"\0", whole[: len(whole) // 2]):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"weights\.safetensors is not a safetensors file, or is damaged"):
-            FittedModel.load(tmp_path)
-
-
 def test_files_without_a_model_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"no such run or model: .*none; name the folder of a run"):
-        FittedModel.load(tmp_path / "none")
-    with pytest.raises(ValueError, match=rf"{tmp_path.name} has no weights\.safetensors; `torchperc fit`"):
-        FittedModel.load(tmp_path)
-    save_safetensors(tp.Perceptron(3), tmp_path / "weights.safetensors")
-    with pytest.raises(
-        ValueError, match="holds weights but no description of a model; load them with load_safetensors"
+    for path, message in (
+        (tmp_path / "none", "no such run or model: .*none"),
+        (tmp_path, r"has no weights\.safetensors"),
     ):
-        FittedModel.load(tmp_path / "weights.safetensors")
+        with pytest.raises(ValueError, match=message):
+            FittedModel.load(path)
+    save_safetensors(tp.Perceptron(3), tmp_path / MODEL)
+    with pytest.raises(ValueError, match="holds weights but no description of a model"):
+        FittedModel.load(tmp_path)
     _, path = written(tmp_path)
-    texts = {"torchperc.model": description(path)}
-    save_file(load_file(path), path, texts)  # another program has opened and saved it
-    with pytest.raises(ValueError, match="has lost its checksum, so another program has written it"):
+    save_file(load_file(path), path, {"torchperc.model": description(path)})  # another program has opened and saved it
+    with pytest.raises(ValueError, match="has lost its checksum"):
+        FittedModel.load(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="not a safetensors file, or is damaged"):
         FittedModel.load(path)
 
 
@@ -252,37 +220,29 @@ def description(path):
     return header["__metadata__"]["torchperc.model"]
 
 
-def changed(path, net, change):
-    state = json.loads(description(path))
-    save_safetensors(net, path, {"torchperc.model": json.dumps(change(state) or state)})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(format=4, torchperc="9.1"), r"is of format 4, written by torchperc 9\.1; this one reads format 3"),
-        (lambda s: s.update(format=2, torchperc="0.2.0"), r"is of format 2, written by torchperc 0\.2\.0; .*again"),
-        (lambda s: s.update(format="1"), "has an unknown description of its model .*format must be an integer"),
-        (lambda s: s.__delitem__("format"), "has an unknown description of its model .*'format'"),
-        (lambda s: s.__delitem__("head"), "can be used: 'head' is missing"),
+        (lambda s: s.update(format=4, torchperc="9.1"), r"format 4, written by torchperc 9\.1"),
+        (lambda s: s.update(format="1"), "format '1'"),
+        (lambda s: s.__delitem__("format"), "'format' is missing"),
+        (lambda s: [s], "list indices"),
         (lambda s: s["head"].update(kind="svm"), "head='svm' is unknown"),
-        (lambda s: s["net"].update(class_path="torch.nn.Sequential"), "net is a torch.nn.Sequential, which a checkpoint cannot describe"),
-        (lambda s: s["net"]["init_args"].update(in_features=10**15), r"it describes a net of .*1000000000000000.* and holds"),
+        (lambda s: s["net"].update(class_path="torch.nn.Sequential"), "net is a torch.nn.Sequential"),
+        (lambda s: s["net"]["init_args"].update(in_features=10**15), r"weight is \(1, 3\) .* in the file, \(1, 1000000000000000\)"),
         (lambda s: s["net"]["init_args"].update(dtype="torch.int8"), "net has dtype='torch.int8'"),
-        (lambda s: s["net"]["init_args"].update(dtype="torch.float64"), "it describes a net of .*float64.* and holds .*float32"),
-        (lambda s: s["net"]["init_args"].update(bias=False), "it describes a net"),
+        (lambda s: s["net"]["init_args"].update(dtype="torch.float64"), "float32 in the file, .*float64 in the net"),
+        (lambda s: s["net"]["init_args"].update(bias=False), "bias is .* in the file, missing in the net"),
         (lambda s: s["net"]["init_args"].update(nonsense=1), "nonsense"),
-        (lambda s: s.update(target_scaler={"kind": "standard", "shift": [0.0], "scale": [0.0]}), "scale.* must be above 0"),
-        (lambda s: s.update(labels=["no"]), "labels has 1 entries; give 2"),
-        (lambda s: s.update(names=["a"]), "names has 1 entries; give 3"),
+        (lambda s: s.update(names=["a"]), "names is for 1, but net and head need 3"),
         (lambda s: s["scaler"].update(scale=[1.0, 0.0, 1.0]), r"state\['scale'\] must be above 0"),
-        (lambda s: s["scaler"].update(shift=[1.0], scale=[1.0]), "scaler is for 1 features but the net takes 3"),
         (lambda s: s.update(about={"a": 1}), "about must map str to str"),
     ],
 )  # fmt: skip
 def test_wrong_descriptions_are_refused(tmp_path, change, message):
     model, path = written(tmp_path)
-    changed(path, model.net, change)
+    state = json.loads(description(path))
+    save_safetensors(model.net, path, {"torchperc.model": json.dumps(change(state) or state)})
     with pytest.raises(ValueError, match=rf"(?s)weights\.safetensors.*{message}"):
         FittedModel.load(path)
 
@@ -305,22 +265,21 @@ def test_weights_that_are_not_finite(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential; save other nets with"),
-        (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"torch\.float64, found torch\.bfloat16; use net\.float"),
+        (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential"),
+        (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"found torch\.bfloat16; use net\.float"),
         (lambda: FittedModel.of(tp.MLP(2, activation=torch.sin)), "custom activation, 'sin'"),
         (lambda: FittedModel.of(tp.JointPerceptron(2, 2, features=lambda x: torch.stack([x, -x], 1))), "custom features"),
         (lambda: FittedModel.of(tp.Perceptron(2), head=3), "head must be .*, found 3"),
-        (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels has 3 entries; give 2, one for each class of the net"),
-        (lambda: FittedModel.of(tp.Perceptron(2), names="a"), "names has 1 entries; give 2, one for each feature"),
-        (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3 features but the net takes 2"),
+        (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels is for 3, but net and head need 2"),
+        (lambda: FittedModel.of(tp.Perceptron(2), labels="aa"), r"labels=\('a', 'a'\) has one of them twice"),
+        (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=Standard()), r"scaler=Standard\(\) is not fitted"),
+        (lambda: FittedModel.of(tp.Perceptron(2), encoding=table_encoder(), names="ab"), "encoding is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), about={"seed": 3}), "about must map str to str, found 'seed': 3"),
-        (lambda: FittedModel(tp.Perceptron(2), tp.LMSHead(), ["a", "b"], ("a", "b")), "labels must be a tuple of str"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), r"labels=\('a', 'b'\) .* cannot be combined with a RegressionHead"),
-        (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "a net with 2 outputs cannot be combined with a RegressionHead"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=SCALERS["minmax"]), "target_scaler must be that of one target"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=Standard()), "is not fitted"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Standard().fit_target(RAW[:, 0])), "target_scaler must be that of one target of a RegressionHead"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), "labels is for 2, but net and head need 0"),
+        (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "net has 2 outputs"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=SCALERS["minmax"]), "target_scaler is for 3"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Standard().fit_target(RAW[:, 0])), "target_scaler is for 1, .* need 0"),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(make, message):
@@ -334,12 +293,8 @@ def test_parts_that_do_not_fit_are_refused(make, message):
         ([[1.0, 2.0]], "X has 2 features but 3 are needed"),
         ([[1.0, 2.0, float("nan")]], r"X\[0, 2\] = nan is not a finite number"),
         ([[1.0, 2.0, 1e300]], r"X\[0, 2\] = 1e\+300 is too large for torch.float32"),
-        ([1.0, 2.0, 3.0], "X must have two dimensions"),
-        (np.zeros((0, 3)), "X is empty"),
-        ([["a", "b", "c"]], "X must hold real numbers"),
         (csr_array(np.zeros((2, 4))), "X has 4 features but 3 are needed"),
         (csr_array(np.array([[0, np.inf, 0]])), r"X\[0, 1\] = inf is not a finite number"),
-        (csr_array(np.array([[0, 1e300, 0]])), r"X\[0, 1\] = 1e\+300 is too large for torch.float32"),
     ],
 )
 def test_samples_that_cannot_be_scored_are_refused(X, message):
@@ -369,44 +324,19 @@ def regression(name="perceptron", dtype=torch.float32, target=Standard):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("target", [Standard, MinMax, MaxAbs, Identity, None])
-def test_predictions_are_the_scores_in_the_units_of_the_target(dtype, target):
-    model = regression(dtype=dtype, target=target)
-    scores = model.net(model.scaler.transform(torch.from_numpy(RAW)).to(dtype)).double()
-    scaler = model.target_scaler
-    assert model.predict(RAW) == (scores if target is None else scores * scaler.scale + scaler.shift).tolist()
-    outputs = model.outputs(RAW)
-    assert outputs.scores.dtype == torch.float64
-    assert outputs.label is outputs.probabilities is model.probabilities(RAW) is None
-    assert model.module()(torch.from_numpy(RAW).to(model.input_dtype))[0].shape == (40,)
+def test_predictions_are_the_scores_in_the_units_of_the_target(target):
+    for dtype in DTYPES:
+        model = regression(dtype=dtype, target=target)
+        scores = model.net(model.scaler.transform(torch.from_numpy(RAW)).to(dtype)).double()
+        scaler, outputs = model.target_scaler, model.outputs(RAW)
+        assert model.predict(RAW) == (scores if target is None else scores * scaler.scale + scaler.shift).tolist()
+        assert outputs.scores.dtype == torch.float64
+        assert outputs.label is outputs.probabilities is model.probabilities(RAW) is None
 
 
-@pytest.mark.parametrize("name", REGRESSIONS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_regression_comes_back_from_its_file_to_the_bit(tmp_path, name, dtype):
-    model = regression(name, dtype)
-    assert save_model(model, tmp_path / MODEL).sentence.endswith("scores equal to the bit")
-    same(model, FittedModel.load(tmp_path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "dtype"), list(zip(REGRESSIONS, DTYPES * 2, strict=True)))
-def test_exported_regressions_predict_the_same(tmp_path, name, dtype):
-    model = regression(name, dtype)
-    X = torch.from_numpy(RAW).to(model.input_dtype)
-    tp.save_onnx(model, tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
-    assert [output.name for output in session.get_outputs()] == ["prediction"]
-    (said,) = session.run(None, {"X": X.numpy()})
-    assert said.dtype == np.float64
-    np.testing.assert_allclose(said, model.predict(X), rtol=1e-5 if dtype == torch.float32 else 1e-12)
-    tp.save_exported(model, tmp_path / "m.pt2")
-    assert torch.export.load(tmp_path / "m.pt2").module()(X)[0].tolist() == model.predict(X)
-
-
-def test_raw_weights_are_those_of_the_table():
-    model = regression(dtype=torch.float64)
-    weight, bias = model.raw_weights()
-    np.testing.assert_allclose(RAW @ weight.numpy() + bias, model.predict(RAW), rtol=1e-10)
-    assert regression("mlp").raw_weights() is FittedModel.of(tp.Perceptron(3)).raw_weights() is None
+def test_a_regression_comes_back_from_its_file_to_the_bit(tmp_path):
+    for name, dtype in zip(REGRESSIONS, DTYPES * 2, strict=True):
+        model = regression(name, dtype)
+        assert save_model(model, tmp_path / MODEL).sentence.endswith("scores equal to the bit")
+        same(model, FittedModel.load(tmp_path))

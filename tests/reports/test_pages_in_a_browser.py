@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.reports import report
+from torchperc.reports import Report, Section, Table, report
 
 pytestmark = pytest.mark.browser
 sync_playwright = pytest.importorskip("playwright.sync_api", reason="`make test-all` installs it").sync_playwright
@@ -130,10 +130,12 @@ def test_text_can_be_read_in_either_colour_scheme(opened, name, scheme):
     assert behind == "rgb(255, 255, 255)"  # pictures keep their light ground
 
 
-def test_a_wide_table_becomes_cards_on_a_phone(opened):
-    page = opened("xor", 360, "light")
+def test_a_wide_table_becomes_cards_on_a_phone(opened, pages):
+    rows = [[str(column) for column in range(6)]]
+    Report("wide", "", [Section("one", [Table(["sample", *"abcde"], rows)])]).save(pages / "wide.html")
+    page = opened("wide", 360, "light")
     cell = page.locator("table.cards td").first
     assert cell.evaluate("element => getComputedStyle(element, '::before').content") == '"sample"'
     assert not page.locator("table.cards th").first.is_visible()
-    desk = opened("xor", 1280, "light")
+    desk = opened("wide", 1280, "light")
     assert desk.locator("table.cards th").first.is_visible()

@@ -193,7 +193,7 @@ def report(run: str, *, out: str | None = None, trust: bool = False, card: str |
 
 def report_of(folder: Path, trust: bool = True) -> Report:
     """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
-    from torchperc.reports import curves, results
+    from torchperc.reports import results
 
     if results.is_run(folder):
         return _report_of_run(folder, trust)
@@ -202,7 +202,7 @@ def report_of(folder: Path, trust: bool = True) -> Report:
         why = "neither a config.yaml nor a results.json is there, or in a folder below"
         raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
     lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-    compared = curves.compared_curves({path.name: results.curves_of(path) for path in found})
+    compared = results.compared_curves({path.name: results.curves_of(path) for path in found})
     return tp.reports.Report.joined(_title(folder), lead, [_report_of_run(path, trust) for path in found], compared)
 
 

@@ -31,8 +31,7 @@ from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDat
 from torchperc.lightning.checkpoints import LAST
 from torchperc.lightning.outcome import predictions, wrong_decisions
 from torchperc.lightning.trainer import trainer_in
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.model.model_file import MODEL, load_safetensors, save_safetensors
 from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
 from torchperc.samples import process_group
 

@@ -15,8 +15,7 @@ from torchperc.lightning.outcome import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
 from torchperc.reports import Report, Text, runs
-from torchperc.reports.curves import compared_curves
-from torchperc.reports.results import curves_of
+from torchperc.reports.results import compared_curves, curves_of
 from torchperc.reports.text import figures, percent, weights
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -57,8 +56,7 @@ class Applied:
         if self.labels or not self.known:
             return None
         squares, _, spread = self._sums
-        r2 = 1 - squares / spread if spread else float(squares == 0)
-        return Fit(math.sqrt(squares / self.known), r2, self.known)
+        return Fit.of_sums(squares, spread, self.known)
 
     def compare(self, model: FittedModel, predicted: Any, told: list[str]) -> None:
         """Count what the file itself says of some rows; empty where it says nothing."""
@@ -186,46 +184,41 @@ def _check_out(out: Path, sources: Sequence[Path]) -> Path:
 
 @contextlib.contextmanager
 def _writer(out: Path | None, texts: Sequence[str] | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that writes columns; what it wrote takes the file's name when all of it is there."""
+    """A function that writes columns; what it wrote takes the file's name when all of it is there.
+
+    ``texts`` are all that may occur in the columns, if that is known.
+    """
     require_packages("torchperc apply", "pyarrow")
-    import pyarrow as pa
-
-    with contextlib.ExitStack() as stack:
-        part = None if out is None else stack.enter_context(atomic_path(out))
-        opened: list[Any] = []
-
-        def write(columns: dict[str, Any]) -> None:
-            kinds = {name: pa.string() if values.dtype == object else pa.float64() for name, values in columns.items()}
-            table = pa.table(columns, schema=pa.schema(kinds))
-            if not opened:
-                opened.append(stack.enter_context(_sink(out, part, table.schema, texts)))
-            opened[0].write_table(table)
-
-        yield write
-
-
-@contextlib.contextmanager
-def _sink(out: Path | None, part: Path | None, schema: Any, texts: Sequence[str] | None) -> Iterator[Any]:
-    """A file of some kind for columns; ``texts`` are all that may occur in them, if that is known."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    if out is not None and out.suffix.lower() == ".parquet":
-        with parquet.ParquetWriter(part, schema) as writer:
-            yield writer
-        return
     suffixes = [] if out is None else [suffix.lower() for suffix in out.suffixes[-2:]]
     delimiter = "\t" if ".tsv" in suffixes else ","
     plain = texts is not None and not any(set(text) & {delimiter, '"', "\n", "\r"} for text in texts)
     quotes = "none" if plain else "needed"
     options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=quotes)
-    header = io.StringIO()
-    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
     with contextlib.ExitStack() as stack:
-        if part is None:
-            file: Any = pa.PythonFile(sys.stdout.buffer, mode="w")
-        else:
-            file = stack.enter_context(pa.output_stream(part, compression="gzip" if ".gz" in suffixes else None))
-        file.write(header.getvalue().encode())
-        yield stack.enter_context(arrow_csv.CSVWriter(file, schema, write_options=options))
+        part = None if out is None else stack.enter_context(atomic_path(out))
+        sinks: list[Any] = []
+
+        def open_sink(schema: Any) -> Any:
+            if suffixes[-1:] == [".parquet"]:
+                return stack.enter_context(parquet.ParquetWriter(part, schema))
+            header = io.StringIO()
+            csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
+            if part is None:
+                file: Any = pa.PythonFile(sys.stdout.buffer, mode="w")
+            else:
+                file = stack.enter_context(pa.output_stream(part, compression="gzip" if ".gz" in suffixes else None))
+            file.write(header.getvalue().encode())
+            return stack.enter_context(arrow_csv.CSVWriter(file, schema, write_options=options))
+
+        def write(columns: dict[str, Any]) -> None:
+            kinds = {name: pa.string() if values.dtype == object else pa.float64() for name, values in columns.items()}
+            table = pa.table(columns, schema=pa.schema(kinds))
+            if not sinks:
+                sinks.append(open_sink(table.schema))
+            sinks[0].write_table(table)
+
+        yield write

@@ -24,6 +24,7 @@ from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports.results import Fit, small_enough_to_prove
+from torchperc.reports.text import plural
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
@@ -31,7 +32,7 @@ from torchperc.samples.mapped import chunked, is_chunked
 from torchperc.theory.learning_rate import auto_lr
 
 if TYPE_CHECKING:
-    from torchperc.reports.curves import Curves
+    from torchperc.reports.results import Curves
 
 MANY = 20_000  # training samples from which, as with those larger than memory, fewer epochs and single steps do
 PENALTIES = tuple(10 ** (k / 2) for k in range(-8, 3))
@@ -116,7 +117,7 @@ def _by_rule(data: PreparedData, head: Head, epochs: int) -> Trained:
     result = run.result()
     result.write_to(net)
     shown = ", ".join(f"{name} {value}" for name, value in options.items())
-    return recorder.trained(f"the perceptron rule, {shown}", result)
+    return recorder.trained(f"the perceptron rule, {shown}; {plural(result.mistakes, 'mistake')}", result)
 
 
 def _annealed(data: PreparedData, head: Head, epochs: int) -> Trained:
@@ -134,8 +135,13 @@ def _by_gradient(data: PreparedData, head: Head, epochs: int) -> Trained:
     return _descend(data, head, epochs, lr, by_sample=many, anneal=many and not isinstance(head, RegressionHead))
 
 
-def _least_squares(data: PreparedData, head: Head, epochs: int) -> Trained:
-    return _minimum(data, head, 0.0)
+def _minimum(data: PreparedData, head: Head, epochs: int = 1, l2: float = 0.0) -> Trained:
+    """Find the minimum of mean ½(y − s)² + ½·l2·‖w‖²."""
+    recorder = _Recorder(_linear_net(data), head, data)
+    minimise(recorder.net, recorder.head, *data.parts[0], l2=l2)
+    with torch.no_grad():
+        recorder.after_epoch(recorder.measured(recorder.scored(0), 0))
+    return recorder.trained(f"the minimum of the squared error{f' with the penalty l2 {l2:.3g}' if l2 else ''}")
 
 
 def _ridge(data: PreparedData, head: Head, epochs: int) -> Trained:
@@ -143,7 +149,7 @@ def _ridge(data: PreparedData, head: Head, epochs: int) -> Trained:
     X = data.parts[0][0]
     squares = (X.double() if isinstance(X, Tensor) else torch.from_numpy(X.data).double()).square().sum()
     unit = float(squares) / (X.shape[0] * X.shape[1]) or 1.0
-    tried = [(factor * unit, _minimum(data, head, factor * unit)) for factor in PENALTIES]
+    tried = [(factor * unit, _minimum(data, head, l2=factor * unit)) for factor in PENALTIES]
     penalties = [(l2, Fit.of(*predictions(found.module, data, 1)).rmse) for l2, found in tried]
     best = min(range(len(tried)), key=lambda k: penalties[k][1])
     return tried[best][1]._replace(penalties=tuple(penalties))
@@ -165,7 +171,7 @@ METHODS = (
     Method("perceptron", "classification", "perceptron", _annealed, 200, 50),
     Method("lms", "classification", "lms", _by_gradient, 200, 20),
     Method("logistic", "classification", "logistic", _by_gradient, 200, 20),
-    Method("least squares", "regression", "regression", _least_squares),
+    Method("least squares", "regression", "regression", _minimum),
     Method("ridge", "regression", "regression", _ridge),
     Method("lms", "regression", "regression", _by_gradient, 200, 20),
 )
@@ -174,7 +180,7 @@ METHODS = (
 
 def names(data: PreparedData) -> tuple[str, ...]:
     """The candidates of a table; those that need all samples at once are left out with data larger than memory."""
-    at_once = (_least_squares, _ridge) if is_chunked(data.parts[0][0]) else ()
+    at_once = (_minimum, _ridge) if is_chunked(data.parts[0][0]) else ()
     return tuple(each.name for each in METHODS if each.task == data.task and each.train not in at_once)
 
 
@@ -236,15 +242,6 @@ def _step(recorder: _Recorder, rate: float) -> Tensor:
     return total
 
 
-def _minimum(data: PreparedData, head: Head, l2: float) -> Trained:
-    """Find the minimum of mean ½(y − s)² + ½·l2·‖w‖²."""
-    recorder = _Recorder(_linear_net(data), head, data)
-    minimise(recorder.net, recorder.head, *data.parts[0], l2=l2)
-    with torch.no_grad():
-        recorder.after_epoch(recorder.measured(recorder.scored(0), 0))
-    return recorder.trained(f"the minimum of the squared error{f' with the penalty l2 {l2:.3g}' if l2 else ''}")
-
-
 class _Recorder:
     """Measures a training after each epoch."""
 
@@ -297,8 +294,7 @@ class _Recorder:
     def trained(self, how: str, result: RuleResult | None = None) -> Trained:
         """The candidate after its training."""
         curves = {name: (np.arange(1.0, len(values) + 1), np.array(values)) for name, values in self._curves.items()}
-        epochs = max((len(steps) for steps, _ in curves.values()), default=0)
-        seconds = time.perf_counter() - self._begun
+        epochs, seconds = len(next(iter(self._curves.values()), ())), time.perf_counter() - self._begun
         return Trained(TrainedModule(self.net, self.head), how, epochs, seconds, curves, result)
 
 

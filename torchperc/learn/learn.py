@@ -157,8 +157,7 @@ def _claimed_folder(source: Any, folder: str | Path | None, overwrite: bool, sta
     """The folder of a run, locked until the stack is closed; refused if something else is there."""
     named = source[0] if isinstance(source, list | tuple) and source else source
     first = Path(named if isinstance(named, str | Path) else "data")
-    stem = re.sub(r"[-_]*[*?\[\]]+", "", first.name.split(".")[0]) or re.sub(r"[*?\[\]]", "", first.parent.name)
-    stem = stem or "data"
+    stem = re.sub(r"[-_]*[*?\[\]]+", "", first.name.split(".")[0]) or first.parent.name.strip("*?[]") or "data"
     if folder is not None or overwrite:
         path = Path("runs", stem) if folder is None else Path(folder)
         _check_free(path, overwrite)

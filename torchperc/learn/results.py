@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torchperc._files import write_atomically
 from torchperc.data.prepared_data import PreparedData
 from torchperc.learn.candidates import Trained, TrainedModule, names
 from torchperc.lightning.outcome import predictions, wrong_decisions
 from torchperc.model.model import FittedModel
-from torchperc.reports.results import Candidate, Fit, Tally
+from torchperc.model.model_file import MODEL
+from torchperc.reports.results import RESULTS, Candidate, Fit, Tally
 from torchperc.reports.text import plural
 from torchperc.rules.conventions import Verdict
 
@@ -35,6 +38,7 @@ class LearnResult:
         notes: what is worth knowing about the data.
         taken: what the target was taken for, if nobody said and it could be otherwise.
         penalties: of a regression, the l2 that ridge was tried with, and the validation RMSE of each.
+        settings: ``data``, as :class:`~torchperc.data.PreparedData` takes them, and ``max_epochs``.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -61,6 +65,34 @@ class LearnResult:
     notes: tuple[str, ...] = ()
     taken: str = ""
     penalties: tuple[tuple[float, float], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def save(self, folder: Path) -> None:
+        """Write ``results.json`` and the model into the folder of the run."""
+        task = "regression" if self.model.regression else "classification"
+        texts = {"task": task, "best": self.best.name, **self.settings}
+        scores = {name: getattr(self, name) for name in ("baseline", "test", "penalties", "notes", "taken")}
+        found = {**texts, **scores, "candidates": [asdict(each) for each in self.candidates]}
+        write_atomically(folder / RESULTS, json.dumps(found, indent=1).encode())
+        self.model.save(folder / MODEL)
+
+    @classmethod
+    def load(cls, folder: Path) -> LearnResult:
+        """Read the folder of a run; what :func:`learn` did not write is a ``ValueError``."""
+        path = folder / RESULTS
+        try:
+            found = json.loads(path.read_text())
+            score = Fit if found.pop("task") == "regression" else Tally
+            for each in (found, *found["candidates"]):
+                names = [name for name in ("baseline", "test", "training", "validation") if each.get(name) is not None]
+                each |= {name: score(*each[name]) for name in names}
+            found["candidates"] = tuple(Candidate(**each) for each in found["candidates"])
+            found["best"] = next(each for each in found["candidates"] if each.name == found["best"])
+            found["settings"] = {name: found.pop(name) for name in ("data", "max_epochs")}
+            found |= {"notes": tuple(found["notes"]), "penalties": tuple(map(tuple, found["penalties"]))}
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, StopIteration) as error:
+            raise ValueError(f"{path} is not what this `torchperc learn` writes ({error}); run it again") from None
+        return cls(folder, model=FittedModel.load(folder), **found)
 
 
 def score(module: TrainedModule, data: PreparedData, which: int) -> Tally | Fit:
@@ -106,10 +138,8 @@ def notes(data: PreparedData, best: Tally | Fit, base: Tally | Fit) -> Iterator[
     else:
         yield from _rare_classes(data)
     if loss(best) >= loss(base):
-        if isinstance(base, Fit):
-            yield "no model has a lower validation RMSE than the mean of the training targets"
-        else:
-            yield "no model has a lower validation error than the majority-class baseline"
+        real, classes = "RMSE than the mean of the training targets", "error than the majority-class baseline"
+        yield f"no model has a lower validation {real if isinstance(base, Fit) else classes}"
 
 
 def _rare_classes(data: PreparedData) -> Iterator[str]:

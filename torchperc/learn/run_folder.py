@@ -12,13 +12,13 @@ from torchperc.learn import candidates, results
 from torchperc.learn.candidates import Trained, TrainedModule
 from torchperc.learn.results import LearnResult
 from torchperc.lightning.outcome import fitted_model
-from torchperc.model.model import FittedModel
 from torchperc.model.model_file import MODEL
 from torchperc.reports.page import Block, Code, Text
-from torchperc.reports.results import CURVES, Candidate, Results, curves_of, of_comparison, write_curves
+from torchperc.reports.results import CURVES, Candidate, curves_of, of_comparison, write_curves
 
 if TYPE_CHECKING:
     from torchperc.reports.page import Report
+    from torchperc.theory.certificate import Certificate
 
 
 def write_run(
@@ -34,7 +34,7 @@ def write_run(
         training, validation = (results.score(trained.module, data, which) for which in (0, 1))
         told = trained.how, trained.epochs, trained.seconds, results.verdict(trained, training)
         compared.append(Candidate(name, validation, training, *told))
-        below = part / folder_of(name)
+        below = part / compared[-1].folder
         below.mkdir()
         write_curves(below, trained.curves)
         fitted_model(trained.module, data, seal).save(below / MODEL)
@@ -44,76 +44,63 @@ def write_run(
     test = results.score(kept.module, data, 2) if len(data.indices[2]) else None
     about = {"learned by": best.name, "validation score": str(best.validation)}
     about |= {} if test is None else {"test score": str(test)}
-    model = fitted_model(kept.module, data, {**about, **seal})
-    model.save(part / MODEL)
-    shutil.copy(part / folder_of(best.name) / CURVES, part / CURVES)
-    penalties = found["ridge"].penalties if "ridge" in found else ()
-    summary = Results(data.task, data.settings, max_epochs, best.name, base, test, tuple(compared), penalties)
-    summary.save(part)
+    learned = LearnResult(
+        final,
+        tuple(compared),
+        best,
+        test,
+        base,
+        model=fitted_model(kept.module, data, {**about, **seal}),
+        notes=tuple(results.notes(data, best.validation, base)),
+        taken=data.dataset.inferred_task,
+        penalties=found["ridge"].penalties if "ridge" in found else (),
+        settings={"data": data.settings, "max_epochs": max_epochs},
+    )
+    learned.save(part)
+    shutil.copy(part / best.folder / CURVES, part / CURVES)
     if report:
-        page = _report(final, summary, data, kept, found.get("rule"), part)
+        rule = found["rule"].result if "rule" in found else None
+        page = _report(learned, data, part, None if rule is None else rule.certificate)
         page.save(part / "report.html", part / "card.md")
-    notes = tuple(results.notes(data, best.validation, base))
-    said = notes, data.dataset.inferred_task, penalties
-    return LearnResult(final, tuple(compared), best, test, base, model, *said)
+    return learned
 
 
 def report_of(folder: Path) -> Report:
-    """The report of a run by :func:`learn`, made again from its folder and its data."""
-    summary, model = Results.load(folder), FittedModel.load(folder)
-    if summary.data["source"] is None:
+    """The report of a run by :func:`learn`, made again from its folder and its data; nothing is trained."""
+    learned = LearnResult.load(folder)
+    settings = learned.settings["data"]
+    if settings["source"] is None:
         raise ValueError(f"{folder} was learned from data in memory, which are not there any more; learn it again")
-    data = PreparedData(**summary.data)
-    if model.about.get("digest") != data.digest:
+    data = PreparedData(**settings)
+    if learned.model.about.get("digest") != data.digest:
         raise ValueError(f"source={data.source!r} is not the data the run was made on, or its split differs")
-    best = next(each for each in summary.candidates if each.name == summary.best)
     with candidates.few_threads(data):
-        if best.name == "rule":  # for its mistakes
-            trained = candidates.train("rule", data, summary.max_epochs)
-        else:
-            module = TrainedModule(model.net, model.head)
-            trained = Trained(module, best.how, best.epochs, best.seconds, curves_of(folder))
-        return _report(folder, summary, data, trained, None, folder)
+        return _report(learned, data, folder)
 
 
-def _report(
-    folder: Path, summary: Results, data: PreparedData, best: Trained, rule: Trained | None, part: Path
-) -> Report:
-    """The report of a run whose folder has, or will have, a name; a proof that the rule found is not made again."""
+def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certificate | None = None) -> Report:
+    """The report of a run whose files are in ``part``; a proof that the rule found is not made again."""
     from torchperc.reports import classification, regression
-    from torchperc.reports.curves import compared_curves
 
-    title = folder.resolve().name or str(folder)
-    again = _again(summary.data, summary.max_epochs)
-    known: dict[str, Any] = {"how": [("learned by", best.how)], "curves": best.curves, "again": again}
+    module = TrainedModule(learned.model.net, learned.model.head)
+    given: tuple[Any, ...] = (learned.folder.resolve().name or str(learned.folder), module, data)
+    known: dict[str, Any] = {"curves": curves_of(part), "how": [("learned by", learned.best.how)]}
     if data.task == "regression":
-        one = regression.of_module(title, best.module, data, **known)
+        one = regression.of_module(*given, again=_again(**learned.settings), **known)
     else:
-        proof = None if rule is None or rule.result is None else rule.result.certificate
-        one = classification.of_model(title, best.module, data, result=best.result, certificate=proof, **known)
-    curves = {each.name: curves_of(part / folder_of(each.name)) for each in summary.candidates}
-    return of_comparison(one, summary, compared_curves(curves), data.dataset.target)
+        one = classification.of_model(*given, certificate=proof, again=_again(**learned.settings), **known)
+    return of_comparison(one, learned, {each.name: curves_of(part / each.folder) for each in learned.candidates})
 
 
-def _again(settings: Mapping[str, Any], max_epochs: int | None) -> list[Block]:
+def _again(data: Mapping[str, Any], max_epochs: int | None) -> list[Block]:
     """How the run is made again.
 
     Example:
         >>> _again({"source": "iris", "options": {"positive": "setosa"}, "seed": 1, "task": None}, 5)[1].text
         "torchperc.learn('iris', positive='setosa', seed=1, max_epochs=5)"
     """
-    own = {name: value for name, value in settings.items() if name not in ("source", "options", "scale_target")}
-    given = {**settings["options"], **own, "max_epochs": max_epochs}
-    source = "X, y" if settings["source"] is None else repr(settings["source"])
+    own = {name: value for name, value in data.items() if name not in ("source", "options", "scale_target")}
+    given = {**data["options"], **own, "max_epochs": max_epochs}
+    source = "X, y" if data["source"] is None else repr(data["source"])
     words = [source, *(f"{name}={value!r}" for name, value in given.items() if value is not None)]
     return [Text("This call and the versions below reproduce the run:"), Code(f"torchperc.learn({', '.join(words)})")]
-
-
-def folder_of(name: str) -> str:
-    """The folder of a candidate, by its name.
-
-    Example:
-        >>> folder_of("least squares")
-        'least-squares'
-    """
-    return name.replace(" ", "-")

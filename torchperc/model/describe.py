@@ -42,14 +42,15 @@ def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) ->
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
-    options = {name: getattr(net, name, None) for name in inspect.signature(type(net)).parameters}
-    if "bias" in options:
-        options["bias"] = has_bias(net)
+    unsaved = ("device", "features") if isinstance(net, JointPerceptron) else ("device",)
+    names = [name for name in inspect.signature(type(net)).parameters if name not in unsaved]
+    options = {name: getattr(net, name, None) for name in names}
+    if "bias" in options:  # which joint features have as a constant feature
+        joint = getattr(getattr(net, "features", None), "keywords", None)
+        options["bias"] = net.bias is not None if joint is None else joint["bias"]
     if isinstance(net, MLP):
         options |= {"hidden": list(net.hidden), "activation": net.activation_name}
-    options["dtype"] = str(next(net.parameters()).dtype)
-    unsaved = ("device", "features") if isinstance(net, JointPerceptron) else ("device",)
-    return {"class_path": path, "init_args": {name: v for name, v in options.items() if name not in unsaved}}
+    return {"class_path": path, "init_args": {**options, "dtype": str(next(net.parameters()).dtype)}}
 
 
 def why_not_described(net: object) -> str | None:
@@ -61,14 +62,6 @@ def why_not_described(net: object) -> str | None:
     if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
         return "net has custom features, which cannot be saved in a file; use block features"
     return None
-
-
-def has_bias(net: nn.Module) -> bool:
-    """Whether a net has a bias; that of joint features is a constant feature."""
-    if isinstance(net, JointPerceptron):
-        assert isinstance(net.features, partial)
-        return bool(net.features.keywords["bias"])
-    return getattr(net, "bias", None) is not None
 
 
 def uncompiled(net: nn.Module) -> nn.Module:
@@ -97,17 +90,13 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:
     """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments."""
     options: dict[str, Any] = {}
-    if isinstance(make, partial):
-        options = _plain_numbers(make.keywords)
-        if make.func.__module__.partition(".")[0] == "jsonargparse":
-            make = make.args[-1]  # LightningCLI gives partials of a function of its own, with the class at its end
-        elif not make.args:
-            make = make.func
+    if isinstance(make, partial):  # LightningCLI's are of a function of its own, with the class as its last argument
+        options, make = _plain_numbers(make.keywords), make.args[-1] if make.args else make.func
+    path = _class_path(make)
     try:
         json.dumps(options)
     except TypeError:
-        return _NOT_SAVED
-    path = _class_path(make)
+        path = None
     return None if make is None else {"class_path": path, "init_args": options} if path else _NOT_SAVED
 
 
@@ -133,8 +122,7 @@ def _class_path(kind: Any) -> str | None:
     """Where one of torch's own optimizers or schedulers is; ``None`` for anything else."""
     if not isinstance(kind, type) or not issubclass(kind, Optimizer | LRScheduler):
         return None
-    home: Any = torch.optim if issubclass(kind, Optimizer) else lr_scheduler
-    name = kind.__name__
+    home, name = torch.optim if issubclass(kind, Optimizer) else lr_scheduler, kind.__name__
     return f"{home.__name__}.{name}" if getattr(home, name, None) is kind else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import logging
@@ -9,29 +10,25 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc._checks import first_line, require_packages
 from torchperc._files import write_atomically
-from torchperc.model.model import FittedModel, Outputs, answers
+from torchperc.model.model import FittedModel
 from torchperc.model.model_file import MODEL
 from torchperc.nn.modules import MLP
 
 _SAMPLES, _NUMBERS = 1000, 2**20  # of a check: rows, and numbers in all of them where rows are wide
 _OPSET = 18  # of 2022: runtimes from then on read the file
-_LARGEST = 2_000_000_000  # bytes that one protobuf message holds
 _TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}  # of a score, as a fraction of the largest score
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """The outcome of running an exported file beside torch.
 
     Example:
@@ -56,14 +53,14 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, MODEL))
         again, content = FittedModel.load(folder), Path(folder, MODEL).read_bytes()
-    return _write(model, path, content, again.outputs, "the file")
+    return _write(model, path, content, again, "the file")
 
 
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """Write a model with ``torch.export``, atomically, after reading it back and running it.
 
     ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d), N
-    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.module` says.
+    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.forward` says.
     Labels and feature names are JSON in the extra file ``torchperc.json``.
 
     Args:
@@ -83,10 +80,10 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """
     buffer = io.BytesIO()
     with _exporting(model, "torch.export") as arguments:
-        program = torch.export.export(**arguments)
+        program = torch.export.export(copy.deepcopy(model), **arguments)
         torch.export.save(program, buffer, extra_files={"torchperc.json": json.dumps(_texts(model))})
         again = torch.export.load(io.BytesIO(buffer.getvalue())).module()
-    return _write(model, path, buffer.getvalue(), lambda X: Outputs(*again(X)), "torch.export")
+    return _write(model, path, buffer.getvalue(), again, "torch.export")
 
 
 def save_onnx(model: FittedModel, path: str | Path) -> Checked:
@@ -122,25 +119,20 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
         why = f"onnxruntime {runtime.__version__} does not run this net ({first_line(error)})"
         raise ValueError(f"cannot write {path}: {why}; use a float32 net or another activation") from None
-
-    def run(X: Tensor) -> Outputs:
-        return Outputs(*(torch.from_numpy(np.asarray(found)) for found in session.run(None, {"X": X.numpy()})))
-
+    run = lambda X: [torch.as_tensor(found) for found in session.run(None, {"X": X.numpy()})]  # noqa: E731
     return _write(model, path, content, run, "onnxruntime")
 
 
 def _onnx_file(model: FittedModel) -> bytes:
     """The bytes of an ONNX file, without the paths and source lines that torch notes in it."""
     with _exporting(model, "ONNX") as arguments:
-        net = arguments["mod"].net
-        if sum(values.nbytes for values in arguments["mod"].state_dict().values()) > _LARGEST:
-            raise ValueError(f"the model of {model.width:,} features is over 2 GB, more than an ONNX file holds")
-        if isinstance(net, MLP) and net.activation_name == "leaky_relu":  # the operator keeps its slope in float32
-            slope = torch.tensor(0.01, dtype=model.dtype)
-            net.activation = lambda x: torch.maximum(x, slope * x)
+        module = copy.deepcopy(model)
+        if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
+            slope = torch.tensor(0.01, dtype=model.dtype)  # the operator keeps its slope in float32
+            module.net.activation = lambda x: torch.maximum(x, slope * x)
         names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
         options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET}
-        program = torch.onnx.export(arguments.pop("mod"), **arguments, **options, verbose=False)
+        program = torch.onnx.export(module, **arguments, **options, verbose=False)
     assert program is not None
     file: Any = program.model_proto
     for part in (*file.graph.node, *file.graph.initializer, *file.graph.value_info, file.graph, file):
@@ -154,7 +146,7 @@ def _onnx_file(model: FittedModel) -> bytes:
 
 @contextmanager
 def _exporting(model: FittedModel, what: str) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of an export, with torch silent about its own ways; refuse what takes more than numbers."""
+    """Yield the arguments of an export, with torch's own messages off; refuse what takes more than numbers."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel.of(net, …) makes one")
     if model.encoding is not None and model.encoding.text_columns:
@@ -167,50 +159,44 @@ def _exporting(model: FittedModel, what: str) -> Iterator[dict[str, Any]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield {"mod": model.module(), "args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
+            yield {"args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
     finally:
         logger.setLevel(before)
 
 
 def _texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    about = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
+    about = {"head": repr(model.head), "about": model.about, "torchperc": version("torchperc")}
     target = {"target": model.target} if model.regression else {}
     return {"labels": list(model.labels), "features": list(model.names), **about, **target}
 
 
 @torch.no_grad()
-def _write(model: FittedModel, path: str | Path, content: bytes, run: Callable[[Tensor], Outputs], who: str) -> Checked:
+def _write(model: FittedModel, path: str | Path, content: bytes, run: Callable[[Tensor], Any], who: str) -> Checked:
     """Run a file beside torch and write it; refuse other labels, and scores outside the tolerance."""
-    module, X, who = model.module(), _samples(model), f"cannot write {path}: {who}"
+    X, tolerance = _samples(model), _TOLERANCES[model.dtype]
     for given in (X[:1], X):  # a batch of one, where shapes go wrong first
-        torchs, theirs = Outputs(*module(given)), run(given)
-        shapes = [[tuple(v.shape) for v in outputs if v is not None] for outputs in (theirs, torchs)]
-        if shapes[0] != shapes[1]:
-            raise ValueError(f"{who} gives {shapes[0]} and torch {shapes[1]}; please report this")
-    tolerance, reach = _TOLERANCES[model.dtype], float(torchs.scores.abs().max())
-    off = (torchs.scores.double() - theirs.scores.double()).abs()
-    if not (off <= tolerance * reach).all():
-        row = int((~(off <= tolerance * reach)).reshape(len(X), -1).any(1).nonzero()[0])
-        both = f"{theirs.scores[row].tolist()} and torch {torchs.scores[row].tolist()}"
-        why = f"further apart than {tolerance} of the largest score, {reach:.3g}; train on scaled features"
-        raise ValueError(f"{who} scores sample {X[row].tolist()[:8]} {both}, {why}")
-    own = answers(model.head, theirs.scores)
-    if own.label is not None and theirs.label is not None and not torch.equal(own.label, theirs.label):
-        raise ValueError(f"{who} decides otherwise than {model.head} on the same scores; please report this")
-    ours, others = own.probabilities, theirs.probabilities
-    if ours is not None and others is not None and not torch.allclose(ours, others, rtol=0, atol=tolerance):
-        raise ValueError(f"{who} gives other probabilities than torch for the same scores; please report this")
+        ours, theirs, off = model(given), tuple(run(given)), float("nan")
+        reach = float(ours[0].abs().max())
+        if [value.shape for value in ours] == [value.shape for value in theirs]:
+            off = float((ours[0].double() - theirs[0].double()).abs().max())
+        if not off <= tolerance * reach:
+            both = f"scores {theirs[0][:2].tolist()}, … and torch {ours[0][:2].tolist()}, …"
+            why = f"further apart than {tolerance} of the largest score, {reach:.3g}; train on scaled features"
+            raise ValueError(f"cannot write {path}: {who} gives {both}, {why}")
+    own = () if model.regression else model.answers(theirs[0])[1:]  # the head on the file's own scores
+    for mine, other in zip(own, theirs[1:], strict=False):
+        if mine is not None and not torch.allclose(mine, other, rtol=0, atol=tolerance):
+            raise ValueError(f"cannot write {path}: {who} decides otherwise than {model.head}; please report this")
     write_atomically(Path(path), content)
-    return Checked(len(content), len(X), float(off.max()), reach)
+    return Checked(len(content), len(X), off, reach)
 
 
 def _samples(model: FittedModel) -> Tensor:
     """Seeded raw features (N, d) where the training data lay, some of them far outside, and at 0."""
     generator = torch.Generator().manual_seed(0)
-    shift, scale = model.scaling() or (torch.zeros(model.width), torch.ones(model.width))
     count = min(_SAMPLES, max(_NUMBERS // model.width, 8))
     Z = torch.randn(count, model.width, dtype=torch.float64, generator=generator)
     Z *= torch.tensor([1.0, 1.0, 10.0, 100.0]).repeat(count)[:count, None]
     Z[0], Z[1::7] = 0, Z[1::7].round()
-    return (shift + scale * Z).to(model.input_dtype)
+    return (Z if model.shift is None else model.shift + model.scale * Z).to(model.input_dtype)  # type: ignore[operator]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,28 +14,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc._checks import Data, as_csr, check_choice, check_int, find_non_finite, is_sparse
+from torchperc._checks import Data, as_csr, check_choice, find_non_finite, is_sparse
 from torchperc.data.scaling import Scaler
 from torchperc.data.table_encoder import TableEncoder
 from torchperc.data.table_files import shortest
-from torchperc.model.describe import as_net, described_net, has_bias, why_not_described
-from torchperc.model.model_file import MODEL, model_file
-from torchperc.model.safetensors import read_safetensors, save_safetensors
-from torchperc.nn import functional as tpf
+from torchperc.model.describe import as_net, described_net, why_not_described
+from torchperc.model.model_file import MODEL, model_file, save_safetensors, size_differences
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead, RegressionHead
 from torchperc.nn.heads import head as head_by_name
-from torchperc.nn.modules import MLP, JointPerceptron
+from torchperc.nn.modules import scores_of
 from torchperc.samples import convert
+from torchperc.samples.checksummed import read_checksummed
 
 FORMAT = 3  # of the description in a file
 DESCRIPTION = "torchperc.model"  # its name among the file's texts
-_HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
-_HEADS["regression"] = RegressionHead
+_HEADS = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead, "regression": RegressionHead}
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
 class Outputs(NamedTuple):
-    """What a model says of N samples."""
+    """Scores, labels and probabilities of N samples."""
 
     scores: Tensor
     """(N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units."""
@@ -45,28 +43,28 @@ class Outputs(NamedTuple):
     """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
 
-@dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
-class FittedModel:
+class FittedModel(nn.Module):
     """A net with its features, their scaling, what its scores mean, and the labels.
 
         X → missing values imputed → (X − shift) / scale → net → scores → head → labels
 
     With a RegressionHead the scores become predictions, scores·scale + shift by the target's own scaler, in float64.
     Scaling is done in float64 and rounded to the net's type after it, as in training. A missing value (NaN) becomes
-    the mean that training imputed, and is an error if it imputed none. The net is a copy on the CPU. :meth:`of` fills
-    in what is left out.
+    the mean that training imputed, and is an error if it imputed none. The net is a copy on the CPU.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
             an activation that has a name), of float32 or float64.
-        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead.
-        labels: their names. Two for one score per sample, of which the second is +1; K for K scores, in the
-            order of the class indices; none for a regression.
-        names: of the features.
+        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead, or its name, see
+            :func:`torchperc.nn.heads.head`.
+        labels: of any kind, such as an estimator's ``classes_``. Two for one score per sample, of which the second is
+            +1; K for K scores, in the order of the class indices; none for a regression. By default those of the
+            encoding, else −1 and +1 or 0 … K−1.
+        names: of the features; those of the encoding by default, else x1, x2, …
         scaler: fitted on the training samples; ``None`` if they were not scaled.
         encoding: how the columns of a table become these features, if they come from one.
         about: further text to keep with the model, by name: data, seed, error …
-        target: the name of what is predicted, if it has one.
+        target: the name of what is predicted; that of the encoding by default.
         target_scaler: of a regression, the scaling of the training targets; ``None`` if there was none.
 
     Example:
@@ -82,79 +80,81 @@ class FittedModel:
         [13.0]
     """
 
-    net: nn.Module
-    head: Head
-    labels: tuple[str, ...]
-    names: tuple[str, ...]
-    scaler: Scaler | None = None
-    encoding: TableEncoder | None = None
-    about: Mapping[str, str] = field(default_factory=dict)
-    target: str | None = None
-    target_scaler: Scaler | None = None
+    means: Tensor | None
+    shift: Tensor | None
+    scale: Tensor | None
+    target_scaling: Tensor
 
-    def __post_init__(self) -> None:
-        _check_net(self.net)
-        if type(self.head) not in _HEADS.values():
-            raise TypeError(f"head must be one of {', '.join(_HEADS)}, found {self.head!r}; give a head")
-        scores = _scores(self.net)
-        if self.regression and (self.labels or scores != 1):
-            given = f"labels={self.labels!r} and a net with {scores} outputs"
-            raise ValueError(f"{given} cannot be combined with a RegressionHead; use no labels, and one output")
-        if self.target_scaler is not None and (not self.regression or len(_statistics(self.target_scaler)[0]) != 1):
-            raise ValueError("target_scaler must be that of one target of a RegressionHead; use scaler.fit_target(y)")
-        if not self.regression:
-            _check_texts("labels", self.labels, max(2, scores), "class of the net")
-        if len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
-        _check_texts("names", self.names, self.width, "feature of the net")
-        scaled = self.width if self.scaler is None else len(_statistics(self.scaler)[0])
-        encoded = self.width if self.encoding is None else self.encoding.n_features
-        for what, width in (("scaler", scaled), ("encoding", encoded)):
-            if width != self.width:
-                raise ValueError(f"{what} is for {width} features but the net takes {self.width}; use those of one run")
-        for name, text in self.about.items():
-            if not isinstance(name, str) or not isinstance(text, str):
-                raise TypeError(f"about must map str to str, found {name!r}: {text!r}; write str(...) around it")
-        object.__setattr__(self, "about", dict(self.about))
-        object.__setattr__(self, "net", copy.deepcopy(self.net).cpu().eval().requires_grad_(False))
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         net: nn.Module,
         head: Head | str = "perceptron",
         *,
         labels: Iterable[object] | None = None,
-        names: Iterable[str] | None = None,
+        names: Iterable[object] | None = None,
         scaler: Scaler | None = None,
         encoding: TableEncoder | None = None,
         about: Mapping[str, str] | None = None,
         target: str | None = None,
         target_scaler: Scaler | None = None,
-    ) -> FittedModel:
-        """A model from what training left, with names for what has none; other arguments as for the class.
+    ) -> None:
+        _check_net(net)
+        super().__init__()
+        self.net = copy.deepcopy(net).cpu().requires_grad_(False)
+        self.head: Head = head_by_name(head) if isinstance(head, str) else head
+        self.scaler, self.encoding, self.target_scaler = scaler, encoding, target_scaler
+        self.target = encoding.target if target is None and encoding is not None else target
+        self.about = dict(about or {})
+        scores = int(getattr(net, "num_classes", 0) or getattr(net, "out_features", 1))
+        if labels is None and not self.regression:
+            many = range(scores) if scores > 1 else ("-1", "+1")
+            labels = many if encoding is None else encoding.labels
+        if names is None:
+            names = _numbered(self.width) if encoding is None else encoding.feature_names
+        self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
+        self._check(scores)
+        means = None if encoding is None else encoding.imputed_values
+        units = None if target_scaler is None else (target_scaler.shift, target_scaler.scale)
+        features = None if scaler is None or scaler.kind == "none" else (scaler.shift, scaler.scale)
+        self.target_scaling = _buffer((0.0, 1.0) if units is None else [float(value) for value in units])  # type: ignore[arg-type]
+        self.means = None if means is None else _buffer(means)
+        self.shift, self.scale = (None, None) if features is None else map(_buffer, features)
+        self.eval()
 
-        Args:
-            head: a head, or its name, see :func:`torchperc.nn.heads.head`.
-            labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
-                or 0 … K−1, and none for a regression.
-            names: those of the encoding by default, else x1, x2, …
-            target: that of the encoding by default.
+    def _check(self, scores: int) -> None:
+        """Refuse parts that do not belong together."""
+        if type(self.head) not in _HEADS.values():
+            raise TypeError(f"head must be one of {', '.join(_HEADS)}, found {self.head!r}; give a head")
+        if self.regression and scores != 1:
+            raise ValueError(f"net has {scores} outputs, but a RegressionHead needs one; use nn.Linear(d, 1)")
+        classes, target = (0, 1) if self.regression else (max(2, scores), 0)
+        sizes: list[tuple[str, Any, int]] = [("names", self.names, self.width), ("labels", self.labels, classes)]
+        sizes += [("encoding", self.encoding and self.encoding.feature_names, self.width)]
+        for name, scaler, needed in (
+            ("scaler", self.scaler, self.width),
+            ("target_scaler", self.target_scaler, target),
+        ):
+            if scaler is not None and scaler.shift is None:
+                raise ValueError(f"{name}={type(scaler).__name__}() is not fitted; give the one of the training")
+            sizes += [(name, scaler and scaler.shift, needed)]
+        for name, part, needed in sizes:
+            if part is not None and len(part) != needed:
+                raise ValueError(f"{name} is for {len(part)}, but net and head need {needed}; use those of one run")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
+        for name, text in self.about.items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise TypeError(f"about must map str to str, found {name!r}: {text!r}; write str(...) around it")
+
+    @classmethod
+    def of(cls, net: nn.Module, head: Head | str = "perceptron", **parts: Any) -> FittedModel:
+        """The model of a trained net; all arguments are those of the class.
 
         Example:
             >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
             ('1', '2', '7.5')
         """
-        _check_net(net)
-        head = head_by_name(head) if isinstance(head, str) else head
-        if labels is None:
-            many = range(_scores(net)) if _scores(net) > 1 else ("-1", "+1")
-            labels = () if isinstance(head, RegressionHead) else many if encoding is None else encoding.labels
-        if names is None:
-            names = _numbered(_width(net)) if encoding is None else encoding.feature_names
-        target = encoding.target if target is None and encoding is not None else target
-        texts = tuple(map(_text, labels)), tuple(map(str, names))
-        return cls(net, head, *texts, scaler, encoding, about or {}, target, target_scaler)
+        return cls(net, head, **parts)
 
     @property
     def regression(self) -> bool:
@@ -164,7 +164,7 @@ class FittedModel:
     @property
     def width(self) -> int:
         """The number of features."""
-        return _width(self.net)
+        return int(self.net.in_features)  # type: ignore[arg-type]  # every net that can be described has it
 
     @property
     def dtype(self) -> torch.dtype:
@@ -185,10 +185,41 @@ class FittedModel:
             >>> FittedModel.of(tp.Perceptron(1), "logistic").outputs([[3.0]])
             Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
         """
-        Z = self._scaled_features(self._by_name(X))
-        dense = isinstance(self.net, MLP) or Z.layout == torch.strided
-        scores = self.net(Z) if dense else tpf.linear(Z, *linear_layers(self.net)[0])
-        return answers(self.head, one_or_many(scores), self.target_scaling())
+        return self.answers(scores_of(self.net, self._scaled_features(self._by_name(X))))
+
+    def forward(self, X: Tensor) -> tuple[Tensor, ...]:
+        """Scores, label and, from a logistic head, probabilities; or predictions, as in :class:`Outputs`.
+
+        The model as a plain module, for export and other programs: it maps X (N, d) of :attr:`input_dtype`, checks
+        nothing, and is equal to :meth:`outputs` to the bit. If training imputed nothing, the label of a missing value
+        is −1 and its prediction NaN. The scaling is a step of its own in front of the net, in float64: folded into the
+        weights it would lose precision where the data lie far from the origin.
+
+        Example:
+            >>> import torchperc as tp
+            >>> FittedModel.of(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
+            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
+        """
+        filled = X if self.means is None else torch.where(X.isnan(), self.means, X.double())
+        said = self.answers(self.net(self._scaled(filled).to(self.dtype)))
+        if self.means is None and said.label is not None:
+            said = said._replace(label=said.label.masked_fill(X.isnan().any(1), -1))
+        return tuple(value for value in said if value is not None)
+
+    def answers(self, scores: Tensor) -> Outputs:
+        """What the head makes of the net's scores: labels and probabilities, or predictions in the target's units."""
+        scores = scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores  # as of nn.Linear(d, 1)
+        if self.regression:
+            return Outputs(self.head.output(scores).double() * self.target_scaling[1] + self.target_scaling[0])
+        many, decided = scores.dim() == 2, self.head.decide(scores)
+        label = decided if many else (decided + 1) // 2
+        if not isinstance(self.head, LogisticHead):
+            return Outputs(scores, label)
+        chances = self.head.output(scores)
+        return Outputs(scores, label, chances if many else torch.stack([self.head.output(-scores), chances], -1))
+
+    def _scaled(self, X: Tensor) -> Tensor:
+        return X if self.shift is None or self.scale is None else (X.double() - self.shift) / self.scale
 
     def scores(self, X: Data) -> Tensor:
         """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts; of a regression the predictions."""
@@ -222,87 +253,31 @@ class FittedModel:
 
     def _scaled_features(self, X: Data) -> Tensor:
         """Raw features checked, imputed, scaled in float64 and then of the net's type; sparse ones as a CSR tensor."""
-        scaling, encoding = self.scaling(), self.encoding
+        encoding = self.encoding
         if not is_sparse(X):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
             given = convert.features(X, width=self.width, finite=False, **kind)
             given = convert.features(given if encoding is None else encoding.impute(given), **kind)
-            return convert.features(_scaled(given, scaling), dtype=self.dtype, convert=True)
-        if scaling is not None and scaling[0].any():
-            raise TypeError("X is sparse and the scaler subtracts a shift, which fills it; pass X.toarray()")
+            return convert.features(self._scaled(given), dtype=self.dtype, convert=True)
         if encoding is not None and encoding.imputed_values is not None and X.shape[1] == self.width:
             X = as_csr(X).copy()
             X.data = np.where(np.isnan(X.data), np.array(encoding.imputed_values)[X.indices], X.data)
         Z = convert.sparse_features(X, dtype=torch.float64, width=self.width)
-        if scaling is not None:
-            Z = Z.copy()
-            Z.data /= scaling[1].numpy()[Z.indices]
+        Z = Z if self.scaler is None else self.scaler.transform(Z)
         return convert.csr_tensor(convert.sparse_features(Z, dtype=self.dtype))
-
-    def scaling(self) -> tuple[Tensor, Tensor] | None:
-        """Shift and scale of the features, (d,) each; ``None`` if they are not scaled."""
-        if self.scaler is None:
-            return None
-        shift, scale = _statistics(self.scaler)
-        return None if not shift.any() and (scale == 1).all() else (shift, scale)
-
-    def target_scaling(self) -> Tensor:
-        """Shift and scale of a regression's target (2,), float64; 0 and 1 if it is not scaled."""
-        if self.target_scaler is None:
-            return torch.tensor([0.0, 1.0], dtype=torch.float64)
-        return torch.cat(_statistics(self.target_scaler))
-
-    def raw_weights(self) -> tuple[Tensor, float] | None:
-        """Weights (d,) and bias of a linear regression in the units of features and target; ``None`` if not linear.
-
-            prediction = w·x + b
-
-        Example:
-            >>> from torchperc.data import Standard
-            >>> scaler, target = Standard().fit([[1.0], [3.0]]), Standard().fit_target([10.0, 30.0])
-            >>> net = nn.Linear(1, 1).double()
-            >>> _ = net.load_state_dict({"weight": torch.ones(1, 1), "bias": torch.zeros(1)})
-            >>> FittedModel.of(net, "regression", scaler=scaler, target_scaler=target).raw_weights()
-            (tensor([10.], dtype=torch.float64), 0.0)
-        """
-        (weight, bias), *more = linear_layers(self.net)
-        if not self.regression or more:
-            return None
-        weight, bias = weight.double()[0], torch.zeros(()) if bias is None else bias.double()[0]
-        if self.scaler is not None:
-            weight, bias = self.scaler.unscale(weight, bias)
-        if self.target_scaler is not None:
-            weight, bias = self.target_scaler.unscale_target(weight, bias)
-        return weight, float(bias)
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """The type of raw features for :meth:`module`: the net's; float64 if float32 would round some of them away.
+        """The type of raw features for :meth:`forward`: the net's; float64 if float32 would round some of them away.
 
         That is where ``|shift|`` > 2¹²·scale, as of a date in seconds that varies by minutes, and outside
         10⁻³⁰ to 10³⁰.
         """
-        scaling = self.scaling()
-        if scaling is None:
+        if self.shift is None or self.scale is None:
             return self.dtype
-        shift, scale = scaling
+        shift, scale = self.shift, self.scale
         far = (shift.abs() > _FAR * scale) | (shift.abs() + scale > _LARGE) | (scale < 1 / _LARGE)
         return torch.float64 if far.any() else self.dtype
-
-    def module(self) -> FittedModule:
-        """The model as a plain module for export and for other programs, equal to :meth:`outputs` to the bit.
-
-        It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
-        probabilities), of a regression to (predictions,), as in :class:`Outputs`. NaN is imputed; if training imputed
-        nothing, the label is −1 and the prediction NaN. The scaling is a step of its own in front of the net, in
-        float64: folded into the weights it would lose precision where the data lie far from the origin.
-
-        Example:
-            >>> import torchperc as tp
-            >>> FittedModel.of(tp.Perceptron(2), "logistic").module()(torch.zeros(1, 2))
-            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
-        """
-        return FittedModule(self)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, atomically and with a checksum.
@@ -335,119 +310,38 @@ class FittedModel:
         """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
 
         A file that is damaged, was changed elsewhere, is of another format or holds weights alone is a ``ValueError``.
-
-        Example:
-            >>> FittedModel.load("no/such/folder")
-            Traceback (most recent call last):
-            ValueError: no such run or model: no/such/folder; name the folder of a run, or its weights.safetensors
         """
         path = model_file(Path(path))
-        tensors, texts, has_checksum = read_safetensors(path)
-        state = _description(path, texts, has_checksum)
+        tensors, texts, has_checksum = read_checksummed(path)
+        if DESCRIPTION not in texts:
+            own = "load them with load_safetensors into a net of yours"
+            raise ValueError(f"{path} holds weights but no description of a model; {own}, or name the {MODEL} of a run")
         try:
+            if not has_checksum:
+                raise ValueError("it has lost its checksum, so another program has written it")
+            state = json.loads(texts[DESCRIPTION])
+            if (found := state["format"]) != FORMAT:
+                by = f"written by torchperc {state.get('torchperc')}"
+                raise ValueError(f"it is of format {found!r}, {by}, and this torchperc reads format {FORMAT}")
             with torch.device("meta"):  # sizes are compared before a net of those sizes takes memory
                 net = as_net(state["net"])
-            held, described = (
-                {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in each.items()}
-                for each in (tensors, net.state_dict())
-            )
-            if held != described:
-                raise ValueError(f"it describes a net of {described} and holds {held}")
+            if differences := size_differences(tensors, net.state_dict()):
+                raise ValueError(differences)
             net.to_empty(device="cpu").load_state_dict(tensors)
             options = dict(state["head"])
             head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
-            encoding = None if state["encoding"] is None else TableEncoder.from_json(state["encoding"])
-            scaler, target_scaler = (
-                None if state[name] is None else Scaler.from_state(state[name]) for name in ("scaler", "target_scaler")
-            )
-            names = tuple(state["labels"]), tuple(state["names"])
-            return cls(net, head, *names, scaler, encoding, state["about"], state["target"], target_scaler)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            parts = {name: state[name] for name in ("labels", "names", "about", "target")}
+            for name in ("scaler", "target_scaler", "encoding"):
+                make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
+                parts[name] = None if state[name] is None else make(state[name])
+            return cls(net, head, **parts)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
+            raise ValueError(f"{path} does not hold a model of use: {what}; learn or export it again") from None
 
 
-def _description(path: Path, texts: Mapping[str, str], has_checksum: bool) -> dict[str, Any]:
-    """The description in a file's text, if it is one that can be trusted and understood."""
-    if DESCRIPTION not in texts:
-        own = "load them with load_safetensors into a net of yours"
-        raise ValueError(f"{path} holds weights but no description of a model; {own}, or name the {MODEL} of a run")
-    if not has_checksum:
-        raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
-    try:
-        state = dict(json.loads(texts[DESCRIPTION]))
-        found = check_int("format", state["format"], at_least=1)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
-    if found != FORMAT:
-        why = f"{path} is of format {found}, written by torchperc {state.get('torchperc')}"
-        remedy = "pip install -U torchperc" if found > FORMAT else "learn it again"
-        raise ValueError(f"{why}; this one reads format {FORMAT}: {remedy}")
-    return state
-
-
-class FittedModule(nn.Module):
-    """What :meth:`FittedModel.module` gives: torch's own operations only, so that it can be traced; checks nothing."""
-
-    means: Tensor | None
-    shift: Tensor | None
-    scale: Tensor | None
-    target_scaling: Tensor
-
-    def __init__(self, model: FittedModel) -> None:
-        super().__init__()
-        self.net, self.head, self.dtype = copy.deepcopy(model.net), model.head, model.dtype
-        self.register_buffer("target_scaling", model.target_scaling())
-        shift, scale = model.scaling() or (None, None)
-        means = None if model.encoding is None else model.encoding.imputed_values
-        self.register_buffer("means", None if means is None else torch.tensor(means, dtype=model.input_dtype))
-        self.register_buffer("shift", shift)
-        self.register_buffer("scale", scale)
-        self.eval()
-
-    def forward(self, X: Tensor) -> tuple[Tensor, ...]:
-        """Scores, labels, probabilities if there are; or predictions."""
-        X = X if self.means is None else torch.where(X.isnan(), self.means, X)
-        scaling = None if self.shift is None or self.scale is None else (self.shift, self.scale)
-        scores = one_or_many(self.net(_scaled(X, scaling).to(self.dtype)))
-        said = answers(self.head, scores, self.target_scaling)
-        if self.means is None and said.label is not None:
-            said = said._replace(label=said.label.masked_fill(X.isnan().any(1), -1))
-        return tuple(value for value in said if value is not None)
-
-
-def answers(head: Head, scores: Tensor, target: Tensor | None = None) -> Outputs:
-    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic.
-
-    A regression head makes predictions of them, by shift and scale of the target (2,).
-    """
-    if isinstance(head, RegressionHead):
-        found = head.output(scores).double()
-        return Outputs(found if target is None else found * target[1] + target[0])
-    many, decided = scores.dim() == 2, head.decide(scores)
-    label = decided if many else (decided + 1) // 2
-    if not isinstance(head, LogisticHead):
-        return Outputs(scores, label)
-    chances = head.output(scores) if many else torch.stack([head.output(-scores), head.output(scores)], -1)
-    return Outputs(scores, label, chances)
-
-
-def one_or_many(scores: Tensor) -> Tensor:
-    """Scores (N, 1), as of ``nn.Linear(d, 1)``, in the shape (N,); others as they are."""
-    return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores
-
-
-def linear_layers(net: nn.Module) -> list[tuple[Tensor, Tensor | None]]:
-    """Weight (n, m) and bias (n,) of each layer of a model's net; one layer for a linear net."""
-    if isinstance(net, JointPerceptron):
-        blocks = net.weight.reshape(net.num_classes, -1)
-        return [(blocks[:, : net.in_features], blocks[:, -1] if has_bias(net) else None)]
-    layers: Iterable[Any] = net.layers if isinstance(net, MLP) else (net,)
-    return [(layer.weight, layer.bias) for layer in layers]
-
-
-def _scaled(X: Tensor, scaling: tuple[Tensor, Tensor] | None) -> Tensor:
-    return X if scaling is None else (X.to(torch.float64) - scaling[0]) / scaling[1]
+def _buffer(values: Any) -> nn.Buffer:
+    return nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
 
 
 def _numbered(width: int) -> tuple[str, ...]:
@@ -457,19 +351,6 @@ def _numbered(width: int) -> tuple[str, ...]:
 def _text(label: object) -> str:
     value = label.item() if isinstance(label, np.generic | Tensor) else label
     return shortest(value) if isinstance(value, float) else str(value)
-
-
-def _statistics(scaler: Scaler) -> tuple[Tensor, Tensor]:
-    if scaler.shift is None or scaler.scale is None:
-        raise ValueError(f"scaler={type(scaler).__name__}() is not fitted; give the one that training used")
-    return scaler.shift, scaler.scale
-
-
-def _check_texts(what: str, values: object, count: int, each: str) -> None:
-    if not isinstance(values, tuple) or not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{what} must be a tuple of str, found {values!r}; FittedModel.of converts others")
-    if len(values) != count:
-        raise ValueError(f"{what} has {len(values)} entries; give {count}, one for each {each}")
 
 
 def _check_net(net: object) -> None:
@@ -483,12 +364,3 @@ def _check_net(net: object) -> None:
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
     if bad := find_non_finite(net.named_parameters()):
         raise ValueError(f"training of the net did not finish: {bad}, and weights must be finite; train it again")
-
-
-def _width(net: nn.Module) -> int:
-    width: int = net.in_features  # type: ignore[assignment]  # all that _check_net lets through have it
-    return width
-
-
-def _scores(net: nn.Module) -> int:
-    return len(linear_layers(net)[-1][0])

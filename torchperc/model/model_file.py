@@ -1,8 +1,21 @@
-"""Where the model of a run is; needs no torch, so that what is not there is refused at once."""
+"""Files of weights and models; importing this needs no torch, so that what is not there is refused at once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+from torchperc._checks import find_non_finite
+from torchperc.samples.checksummed import RESERVED, read_checksummed, write_checksummed
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    torch = lazy_loader.load("torch")
 
 MODEL = "weights.safetensors"  # the name of the model's file in the folder of a run
 
@@ -22,3 +35,67 @@ def model_file(path: Path) -> Path:
     if not path.is_file():
         raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
     return path
+
+
+def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write the weights of a net to one safetensors file, atomically and with a checksum.
+
+    The names are those of ``net.state_dict()``, so that the file of a ``Perceptron`` loads into ``nn.Linear(d, 1)``.
+
+    Args:
+        net: any module whose state is tensors; NaN and infinities are refused.
+        path: the file, in a folder that exists. A file of that name is replaced.
+        metadata: further text to keep in the file, by name.
+
+    Example:
+        >>> import tempfile
+        >>> import torchperc as tp
+        >>> net, linear = tp.Perceptron(2, init="normal", seed=0), torch.nn.Linear(2, 1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(net, f"{folder}/net.safetensors", {"trained on": "AND"})
+        ...     load_safetensors(f"{folder}/net.safetensors", linear)
+        {'trained on': 'AND'}
+        >>> torch.equal(linear.weight, net.weight)
+        True
+    """
+    tensors = {}
+    for name, value in net.state_dict().items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; use tensors only")
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()  # safetensors refuses tied weights
+    for name, text in (metadata or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
+        if name in RESERVED:
+            raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
+    if found := find_non_finite(tensors.items()):
+        raise ValueError(f"cannot save {path}: {found}, and weights must be finite; train the net again")
+    write_checksummed(path, tensors, metadata or {})
+
+
+def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
+    """Load the weights of a safetensors file into a net, all of them or none; return the file's text by name.
+
+    Names, shapes and dtypes must be those of the net; on any error it keeps its own weights. A file that
+    :func:`save_safetensors` wrote is checked against its checksum.
+    """
+    tensors, metadata, _ = read_checksummed(path)
+    if differences := size_differences(tensors, net.state_dict()):
+        remedy = "load it into a net of the sizes and dtype it was saved from"
+        raise ValueError(f"{path} does not fit {type(net).__name__}: {differences}; {remedy}")
+    if found := find_non_finite(tensors.items()):
+        raise ValueError(f"cannot load {path}: {found}, and weights must be finite; use another file")
+    net.load_state_dict(tensors)
+    return metadata
+
+
+def size_differences(held: Mapping[str, torch.Tensor], needed: Mapping[str, torch.Tensor]) -> str:
+    """How the tensors of a file differ from those of a net in name, shape or dtype; nothing if they do not."""
+    file, net = (
+        {name: f"{tuple(each.shape)} {each.dtype}" for name, each in found.items()} for found in (held, needed)
+    )
+    return "; ".join(
+        f"{name} is {file.get(name, 'missing')} in the file, {net.get(name, 'missing')} in the net"
+        for name in {**net, **file}
+        if file.get(name) != net.get(name)
+    )

@@ -1,7 +1,7 @@
 """Reports: one HTML page of a run that needs no network, or a model card in Markdown.
 
 ``report(result, X, y)`` makes one of a model in memory, ``torchperc report RUN`` of a folder; ``save`` writes
-the page and ``card()`` is the Markdown. Pages of other content are made of sections by ``report_page``.
+the page and ``card()`` is the Markdown. Pages of other content are a ``Report`` of sections.
 """
 
 from lazy_loader import attach_stub

@@ -5,4 +5,3 @@ from .page import Report as Report
 from .page import Section as Section
 from .page import Table as Table
 from .page import Text as Text
-from .page import report_page as report_page

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchperc import plots
 from torchperc._checks import Data, check_number, is_sparse
 from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.nn.heads import Head
-from torchperc.plots.curves import errors_by_epoch
 from torchperc.reports import proof
-from torchperc.reports.curves import curve_section, drawn, went
 from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
-from torchperc.reports.results import PROVED
-from torchperc.reports.subject import FEW, LISTED, Rows, Subject
+from torchperc.reports.proof import Subject
+from torchperc.reports.results import PROVED, Rows, curve_section, drawn, went
 from torchperc.reports.text import number, percent, plural
 from torchperc.rules.run import RuleResult
 from torchperc.samples.mapped import CsrParts, chunked, is_chunked
 
+LISTED, FEW = 20, 6  # rows, and columns, that are listed one by one
 SETS = ("training", "validation", "test")
 _SHOWN, _WIDE = 2000, 1000  # samples in a picture; features beyond which no plane is drawn
 _LOOKED_AT = 2 * 10**7  # numbers of a sparse set, or of one larger than memory, that a page looks at
 _STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
-_KINDS = {"KernelProblem": "kernel perceptron", "JointProblem": "perceptron over joint features"}
 UNKNOWN = "The page was made from a model in memory, whose config is not known."
 
 
@@ -109,16 +106,17 @@ def of_model(
 def report_subject(title: str, subject: Subject) -> Report:
     """Report a model of which everything that is known has been put together."""
     found = proof.certificate(subject)
-    gamma = proof.margin_of_data(subject, found)
-    bound, about_bound = proof.bound(subject, found, gamma)
+    bound, about_bound = proof.bound(subject, found)
+    log = None if subject.result is None else subject.result.log
+    digest = "" if log is None else f" The digest of data and labels is {log.problem.samples.hash(log.y)}."
     sections = (
         Section("What was learned", _learned(subject)),
         Section("Confusion", _confusion(subject)),
         Section("Learning curves", _curves(subject, bound)),
-        Section("Boundary", _boundary(subject, gamma)),
+        Section("Boundary", _boundary(subject)),
         Section("Data", _data(subject)),
-        Section("How to reproduce it", subject.again or [Text(f"{UNKNOWN}{subject.digest}")]),
-        Section("Verdict and proof", proof.verdict(subject, found, gamma)),
+        Section("How to reproduce it", subject.again or [Text(f"{UNKNOWN}{digest}")]),
+        Section("Verdict and proof", proof.verdict(subject, found)),
         Section("Mistakes against the bound", about_bound),
     )
     last, (error, baseline) = subject.judging, subject.errors(subject.judging)
@@ -127,17 +125,12 @@ def report_subject(title: str, subject: Subject) -> Report:
 
 
 def about_data(data: PreparedData) -> list[tuple[str, str]]:
-    """Where data come from, and how they were split, scaled and cut into batches if they were."""
-    batches = {name: getattr(data, name, usual) for name, usual in (("batch_size", "full"), ("order", "given"))}
-    cut = batches if tuple(batches.values()) != ("full", "given") else {}
-    real = {"task": data.task} if data.task == "regression" else {"scale_target": None}
-    known = {**data.settings, **cut, **data.options, **real, "options": None}
-    return [(name, word(value)) for name, value in known.items() if value is not None]
-
-
-def word(value: object) -> str:
-    """A value as a page shows it."""
-    return number(value) if isinstance(value, float) else str(value)
+    """Where data come from, and how they were split, scaled and cut into batches."""
+    known = {**data.settings, **data.options, "task": data.task, "options": None}
+    known |= {name: getattr(data, name, None) for name in ("batch_size", "order")}
+    if data.task == "classification":
+        del known["scale_target"]
+    return [(name, str(value)) for name, value in known.items() if value is not None]
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
@@ -162,13 +155,11 @@ def _dense_if_small(X: Any) -> Any:
 
 def _learned(subject: Subject) -> list[Block]:
     """Errors beside those of the baseline, the model, how it was trained, and its weights."""
-    result, net = subject.result, getattr(subject.model, "net", subject.model)
-    kind = type(net).__name__ if isinstance(net, nn.Module) else "function from samples to scores"
-    ended: Rows = ()
+    result, net, ended = subject.result, getattr(subject.model, "net", subject.model), list[tuple[str, str]]()
     if result is not None:
-        kind = _KINDS.get(type(result.log.problem).__name__, "perceptron")
+        net = result.model
         ended = [("weights kept", result.select), ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))]
-    model = f"{kind}: {plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
+    model = f"{type(net).__name__}: {plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
     return [
         Table(("set", "error", "baseline"), [(part, *subject.errors(part)) for part in subject.parts]),
         Text("The baseline always predicts the most frequent label of the training set."),
@@ -191,12 +182,13 @@ def _weights(subject: Subject) -> list[Block]:
         return [Picture.of(figure, alt, f"The weights of {size}, from {low} to {high}.")]
     if weight.shape[1] > LISTED or count > FEW:
         said = Text(f"The {weight.numel():,} weights lie between {low} and {high}.")
-        return [said] if subject.names is None else [said, *strongest(weight, subject.names, subject.class_names)]
+        return [said, *strongest(weight, subject.feature_names, subject.class_names)]
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias_step != "none":
         origin = torch.zeros(1, weight.shape[1], dtype=weight.dtype, device=subject.known.device)
         rows.append(("bias", *map(number, subject.known.scores(origin).reshape(-1))))
-    return [Table(("feature", *subject.weight_heads(count)), rows)]
+    heads = ["weight"] if count == 1 else [f"weight of {name}" for name in subject.class_names]
+    return [Table(("feature", *heads), rows)]
 
 
 def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
@@ -204,23 +196,19 @@ def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> 
 
     Example:
         >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
-        [('b (2)', 'c (1)'), ('', 'a (0.5)')]
+        [('for no', 'b (2)'), ('for yes', 'c (1); a (0.5)')]
     """
-
-    def largest(row: Tensor) -> list[str]:
+    rows = list(zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True))[:LISTED]
+    signed = [(f"for {name}", row) for name, row in rows]
+    if 1 < len(weight) <= FEW:  # what is against one of two labels is for the other
+        signed += [(f"against {name}", -row) for name, row in rows]
+    lists = []
+    for what, row in signed:
         pairs = zip(*(found.tolist() for found in row.topk(min(LISTED, len(row)))), strict=True)
-        return [f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0]
-
-    two, lists = len(weight) == 1, dict[str, list[str]]()
-    for name, row in list(zip(names, (-weight[0], weight[0]) if two else weight, strict=True))[:LISTED]:
-        lists[f"for {name}"] = largest(row)
-        if not two and len(names) <= FEW:  # what is against one of two labels is for the other
-            lists[f"against {name}"] = largest(-row)
+        lists.append((what, "; ".join(f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0)))
     first = f" The first {LISTED} of {len(names)} labels." if len(names) > LISTED else ""
     said = Text(f"The strongest features, each with the absolute value of its weight.{first}")
-    if two:
-        return [said, Table(tuple(lists), list(zip_longest(*lists.values(), fillvalue="")))]
-    return [said, Table(("label", "features"), [(what, "; ".join(found)) for what, found in lists.items()])]
+    return [said, Table(("label", "features"), lists)]
 
 
 def _confusion(subject: Subject) -> list[Block]:
@@ -234,40 +222,41 @@ def _confusion(subject: Subject) -> list[Block]:
         if K > FEW:
             wrong = matrix - torch.diag(matrix.diagonal())
             row, column = divmod(int(wrong.argmax()), K)
-            most = f", most often {names[row]} as {names[column]}" if wrong.any() else ""
-            total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label{most}."
+            total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label, most often"
+            caption = f"{total} {names[row]} as {names[column]}. The darker a cell, the more of its row."
             figure = plots.ConfusionDisplay(matrix, drawn(names)).plot().figure_
-            alt = f"The confusion matrix of the {part} data."
-            pictures.append(Picture.of(figure, alt, f"{total} The darker a cell, the more of its row."))
+            pictures.append(Picture.of(figure, f"The confusion matrix of the {part} data.", caption))
     return pictures or [Table(("set", "true label", *(f"predicted {name}" for name in names)), rows)]
 
 
 def _curves(subject: Subject, bound: float | None) -> list[Block]:
     """Errors by epoch, and of a run by rule the mistakes against their bound."""
-    result = subject.result
-    if result is None:
-        return curve_section(subject.curves)
-    errors, made = errors_by_epoch(result.log), result.log.mistakes_by_epoch().cumsum(0).cpu().numpy()
-    recorded = np.array([r.validation_error for r in result.history if r.validation_error is not None])
-    _, validation = subject.curves.get("error/val", (recorded, recorded))
-    full, epochs = len(validation) == len(errors), np.arange(1.0, len(errors) + 1)
-    display = plots.LearningCurveDisplay(errors, validation if full else None, made, bound).plot()
-    caption = f"Mistakes as a fraction of each epoch's samples: {went(epochs, errors, percent)}; "
-    caption += f"{plural(result.mistakes, 'mistake')} in all"
-    caption += f", at most {number(bound)} by theory." if bound is not None else "."
-    if full:
-        caption += f" The validation error after it: {went(epochs, validation, percent)}."
-    return [Picture.of(display.figure_, "The error by epoch.", caption)]
+    result, logged = subject.result, curve_section(subject.curves)
+    if result is None or (subject.curves and bound is None):
+        return logged
+    display = plots.LearningCurveDisplay.from_result(result, bound=bound)
+    errors = np.asarray(display.train)
+    limit = "" if bound is None else f", at most {number(bound)} by theory"
+    caption = (
+        f"Mistakes as a fraction of each epoch's samples: {went(np.arange(1.0, 1 + len(errors)), errors, percent)}; "
+    )
+    caption += f"{plural(result.mistakes, 'mistake')} in all{limit}."
+    return [*(logged if subject.curves else ()), Picture.of(display.figure_, "The error by epoch.", caption)]
 
 
-def _boundary(subject: Subject, gamma: float | None) -> list[Block]:
+def _boundary(subject: Subject) -> list[Block]:
     """The regions of the labels in a plane, and how far samples are from the boundary."""
     every = math.ceil(len(subject.y) / _SHOWN)
     X, y = subject.X[::every], subject.y[::every]
     few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
     display = plots.MarginDisplay.from_model(subject.model, X, y, head=subject.head)
-    caption = f"{_distances(subject, display.margins, gamma)}{few}"
-    margins = Picture.of(display.figure_, "A histogram of how far samples are on the right side.", caption)
+    least, right = float(display.margins.min()), f"{int((display.margins > 0).sum()):,} of {len(y):,} samples"
+    if subject.classes is not None or subject.known.weight is None or not subject.known.weight.any():
+        said = f"{right} are decided rightly; the smallest lead of the true label is {number(least)}."
+    else:
+        side = "nearest" if least > 0 else "farthest on the wrong side is"
+        said = f"{right} are on the right side of the boundary, the {side} {number(abs(least))} away."
+    margins = Picture.of(display.figure_, "A histogram of how far samples are on the right side.", f"{said}{few}")
     names = [f"{name}, scaled" if subject.scaled else name for name in drawn(subject.feature_names)]
     look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
     try:
@@ -281,21 +270,9 @@ def _boundary(subject: Subject, gamma: float | None) -> list[Block]:
     return [Picture.of(regions.figure_, "Samples over the decision regions, with the boundary.", caption), margins]
 
 
-def _distances(subject: Subject, margins: Tensor, gamma: float | None) -> str:
-    """How far samples are from the learned boundary, and whether another could be farther from all of them."""
-    least, right = float(margins.min()), f"{int((margins > 0).sum()):,} of {len(margins):,} samples"
-    if subject.classes is not None or subject.known.weight is None or not subject.known.weight.any():
-        return f"{right} are decided rightly; the smallest lead of the true label is {number(least)}."
-    if least <= 0:
-        wrong = f"the farthest on the wrong side is {number(-least)} away"
-        return f"{right} are on the right side of the boundary; {wrong}."
-    best = "" if gamma is None else f" The best boundary would be γ = {number(gamma)} away from its nearest sample."
-    return f"{right} are on the right side of the boundary, the nearest {number(least)} away.{best}"
-
-
 def _data(subject: Subject) -> list[Block]:
     """Where the data come from, their features, and how many samples each label has."""
-    d, labels = subject.X.shape[1], subject.all_labels
+    d, labels = subject.X.shape[1], {name: y for name, (_, y) in subject.counted.items()}
     listed = f": {', '.join(subject.feature_names)}" if d <= LISTED else ""
     counted = zip(subject.class_names, subject.codes, strict=True)
     rows = [(name, *(f"{int((y == code).sum()):,}" for y in labels.values())) for name, code in counted]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _DOTS = 160  # per inch, so that pictures are sharp on fine screens; they are shown at 100
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
 _MARKS = re.compile(r"([\\`*_\[\]|#~$])")
-_NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+−-]?\d+|/\d+)?( %)?")
+_NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+−-]?\d+|/\d+)?( %)?|")
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,10 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(Text):
     """Lines that are shown as they are."""
 
     kind: ClassVar = "code"
-    text: str
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class Table:
     @property
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers only."""
-        columns = zip(*self.rows, strict=True) if self.rows else [("no number",)] * len(self.head)
-        return [all(_NUMBER.fullmatch(cell) for cell in column if cell) for column in columns]
+        return [all(_NUMBER.fullmatch(row[k]) for row in self.rows) for k in range(len(self.head))]
 
 
 @dataclass(frozen=True)
@@ -92,13 +90,8 @@ class Picture:
         Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).save(buffer, "png", compress_level=3)
         return cls(buffer.getvalue(), alt, caption, (width, height))
 
-    @property
-    def base64(self) -> str:
-        """The PNG as text."""
-        return base64.b64encode(self.png).decode()
 
-
-Block = Text | Code | Table | Picture
+Block = Text | Table | Picture
 
 
 @dataclass(frozen=True)
@@ -115,37 +108,33 @@ class Report:
     """The outcome in a sentence and the sections about it: one HTML page, or a model card in Markdown.
 
     Example:
-        >>> report = Report("AND", "Training error 0 %.", (Section("Data", (Text("4 samples"),)),))
-        >>> report.card()[:43]
-        '# AND\\n\\nTraining error 0 %.\\n\\n## Data\\n\\n4 samp'
+        >>> report = Report("AND & <OR>", "Training error 0 %.", (Section("Data", (Text("4 samples"),)),))
+        >>> report.card()[:52]
+        '# AND &amp; &lt;OR&gt;\\n\\nTraining error 0 %.\\n\\n## Data'
+        >>> "<title>AND &amp; &lt;OR&gt;</title>" in report.html(), "<script" in report.html()
+        (True, False)
     """
 
     title: str
     lead: str
-    sections: tuple[Section, ...]
+    sections: Sequence[Section]
 
     @classmethod
     def joined(cls, title: str, lead: str, reports: Sequence[Report], first: Sequence[Section] = ()) -> Report:
-        """Several reports on one page, each a section, after sections that are about all of them.
-
-        Example:
-            >>> one = Report("a", "", (Section("Data"),))
-            >>> [(section.title, section.level) for section in Report.joined("both", "", [one, one]).sections]
-            [('a', 2), ('Data', 3), ('a', 2), ('Data', 3)]
-        """
+        """Several reports on one page, each a section, after sections that are about all of them."""
         joined = list(first)
         for one in reports:
             joined.append(Section(one.title, (Text(one.lead),) if one.lead else ()))
             joined += [replace(section, level=3) for section in one.sections]
-        return cls(title, lead, tuple(joined))
+        return cls(title, lead, joined)
 
     def html(self) -> str:
         """The page: one file, no network. The same run gives the same page."""
-        return _render("page.html", **vars(self), versions=_versions())
+        return self._render("page.html", _html)
 
     def card(self) -> str:
         """The same content in Markdown, captions in place of pictures."""
-        return _render("card.md", **vars(self), versions=_versions())
+        return self._render("card.md", _markdown)
 
     def save(self, path: str | Path, card: str | Path | None = None) -> None:
         """Write the page, and the card if a file is named for it, each atomically."""
@@ -153,31 +142,16 @@ class Report:
         if card is not None:
             write_atomically(Path(card), self.card().encode())
 
-
-def report_page(title: str, sections: Sequence[Section], lead: str = "") -> str:
-    """One HTML page that needs no other file and no network; every text is shown as text, whatever is in it.
-
-    Example:
-        >>> page = report_page("AND & <OR>", [Section("Data", [Text("4 samples")])])
-        >>> "<title>AND &amp; &lt;OR&gt;</title>" in page, "http:" in page, "<script" in page
-        (True, False, False)
-    """
-    return _render("page.html", title=title, sections=sections, lead=lead, versions=())
-
-
-def _versions() -> list[tuple[str, str]]:
-    """The versions that made the page."""
-    return [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
-
-
-def _render(name: str, **content: Any) -> str:
-    return _templates(_markdown if name.endswith(".md") else _html).get_template(name).render(content)
+    def _render(self, template: str, finalize: Any) -> str:
+        versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
+        return _templates(finalize).get_template(template).render(vars(self), versions=versions)
 
 
 @cache
 def _templates(finalize: Any) -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     made = jinja2.Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    made.filters["base64"] = lambda png: base64.b64encode(png).decode()
     made.filters["lines"] = lambda text: Markup(escape(visible(text.rstrip())))  # of code, kept as they are
     return made
 

@@ -1,19 +1,86 @@
-"""The sections of a report about the training data: whether they are separable, with a proof, and the mistake bound."""
+"""What a report is about, and what is proved of its training data: whether they are separable, the mistake bound."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from torchperc import plots, theory
+import torch
+from torch import Tensor
+
+from torchperc import theory
+from torchperc.nn.heads import Head
+from torchperc.plots.classifiers import classifier, codes_of
+from torchperc.plots.style import label_names
 from torchperc.reports import results
-from torchperc.reports.page import Block, Picture, Table, Text
-from torchperc.reports.subject import FEW, LISTED, Subject
-from torchperc.reports.text import exact, number, plural
+from torchperc.reports.page import Block, Text
+from torchperc.reports.results import Curves, Rows
+from torchperc.reports.text import number, percent, plural
 from torchperc.rules.problem import Problem
+from torchperc.rules.run import RuleResult
 from torchperc.theory.certificate import Certificate
 
 _SECONDS = 30.0  # that a proof may take
-_MEASURED = 100_000  # numbers of which the widest strip is found
+
+
+@dataclass(eq=False)
+class Subject:
+    """A model, the data it is judged on, and what is known of how it was trained."""
+
+    model: Any  # a RuleResult, a net, or a Lightning module with one
+    parts: Mapping[str, tuple[Any, Any]]  # samples and labels by name: first the training set, last the one that judges
+    head: Head | None = None  # decides; the module's own by default, else a perceptron's
+    names: Sequence[str] | None = None  # of the features
+    labels: Sequence[object] | None = None  # names of the classes, in the order −1, +1 or 0 … K−1
+    how: Rows = ()  # what else is known of the training, in words
+    about: Rows = ()  # what else is known of the data
+    curves: Curves = field(default_factory=dict)  # by tag, as a logger has them
+    margin: float = 0.0  # y·s that a run by rule required of every sample
+    image_shape: tuple[int, int] | None = None  # rows and columns of the picture that a sample is
+    again: Sequence[Block] = ()  # how the run is made again
+    sentence: str = ""  # how the run ended; by default what a result says of itself
+    certificate: Certificate | None = None  # a proof about the training data, made before
+    scaled: bool = False  # whether samples are in other units than their features' names say
+    whole: Mapping[str, tuple[int, Tensor]] = field(default_factory=dict)  # wrong decisions and labels of whole sets
+
+    def __post_init__(self) -> None:
+        self.known = classifier(self.model, self.head)
+        self.result = self.model if isinstance(self.model, RuleResult) else None
+        judged = {name: self.known.judge(X, y) for name, (X, y) in self.parts.items()}
+        for name, (_, scores, _) in judged.items():
+            if not torch.isfinite(scores).all():
+                raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
+        self.truth = {name: y for name, (_, _, y) in judged.items()}
+        self.decisions = {name: self.known.head.decide(scores) for name, (_, scores, _) in judged.items()}
+        self.training, self.judging = next(iter(judged)), list(judged)[-1]
+        self.X, scores, self.y = judged[self.training]
+        width = self.X.shape[1]
+        if self.names is not None and (isinstance(self.names, str) or len(self.names) != width):
+            raise ValueError(f"names={self.names!r} must name {width} features")
+        self.feature_names = [f"x{k + 1}" for k in range(width)] if self.names is None else list(map(str, self.names))
+        self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
+        self.codes = codes_of(scores)
+        self.class_names = label_names(self.labels, self.codes)
+        wrong = {name: int((self.decisions[name] != y).sum()) for name, y in self.truth.items()}
+        self.counted = {name: self.whole.get(name, (wrong[name], y)) for name, y in self.truth.items()}
+        if self.result is not None:
+            self.sentence = self.sentence or self.result.sentence
+            self.certificate = self.certificate or self.result.certificate
+
+    @property
+    def bias_step(self) -> str:
+        """How the bias moves, as theory asks for it; that of a net trained otherwise is one."""
+        if self.result is None:
+            return "unit" if any(name.endswith("bias") for name, _ in self.model.named_parameters()) else "none"
+        return {0.0: "none", 1.0: "unit"}.get(float(self.result.log.problem.bias_step), "radius")
+
+    def errors(self, part: str) -> tuple[str, str]:
+        """The error on all samples of a set, and that of always predicting the training set's most frequent label."""
+        (wrong, y), majority = self.counted[part], self.counted[self.training][1].mode().values
+        both = wrong, int((y != majority).sum())
+        model, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in both)
+        return model, baseline
 
 
 def certificate(subject: Subject) -> Certificate | str:
@@ -35,81 +102,27 @@ def certificate(subject: Subject) -> Certificate | str:
     return f"Left out: {size} are beyond the budget of a proof in a report, {limit}; {remedy}."
 
 
-def margin_of_data(subject: Subject, proof: Certificate | str) -> float | None:
-    """γ, half the width of the widest strip between two classes; ``None`` without one, or if it would take long."""
-    small = subject.classes is None and math.prod(subject.X.shape) <= _MEASURED
-    if isinstance(proof, str) or not proof.separable or not small:
-        return None
-    bias_step = "none" if subject.bias_step == "none" else "unit"
-    return theory.max_margin(subject.X.cpu(), subject.y, regularize_bias=False, bias_step=bias_step).margin or None
-
-
-def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> list[Block]:
-    """How the run ended, the proof in words, and the margin γ of the data."""
+def verdict(subject: Subject, proof: Certificate | str) -> list[Block]:
+    """How the run ended, and the proof in words."""
     blocks: list[Block] = [Text(f"{subject.sentence}.")] if subject.sentence else []
     if isinstance(proof, str):
         return [*blocks, Text(proof)]
-    said = str(proof)
-    if proof.separable:
-        two, many = "a hyperplane has every sample on its side", "every sample can have its highest score for its class"
-        said = f"separable: {two if subject.classes is None else many}"
-    blocks.append(Text(f"The training data are {said}."))
-    if gamma is not None:
-        through = " and around the origin" if subject.bias_step == "none" else ""
-        strip = f"half the width of the widest strip between the classes{through}"
-        said = f"The margin of the data is γ = {number(gamma)}: {strip}, in the features as the model sees them."
-        blocks.append(Text(said))
-    blocks += _hyperplane(subject, proof) + _witness(subject, proof)
-    if proof.kind != "undecided":
-        error = proof.verification_error()
-        held = "it holds" if error is None else f"it does NOT hold: {error}"
-        blocks.append(Text(f"The proof was checked again, in exact rational arithmetic: {held}."))
-    return blocks
+    blocks.append(Text(f"The training data are {proof}."))
+    if proof.kind == "undecided":
+        return blocks
+    shown = "weights that have every sample on its side"
+    if not proof.separable:
+        equal = "Σ α·(φ(x, y) − φ(x, k)) = 0" if subject.classes else f"Σ α·y·{'(x, 1)' if proof.bias else 'x'} = 0"
+        shown = f"weights α > 0 of some samples with {equal}, so that no hyperplane can have them all on their sides"
+    error = proof.verification_error()
+    held = "it holds" if error is None else f"it does NOT hold: {error}"
+    where = "torchperc separable writes it to a file"
+    checked = f"The proof was checked again, in exact rational arithmetic: {held}"
+    return [*blocks, Text(f"The proof consists of {shown}; {where}. {checked}.")]
 
 
-def _hyperplane(subject: Subject, proof: Certificate) -> list[Block]:
-    """The proof that the data are separable: the weights."""
-    plane = proof.hyperplane
-    if plane is None:
-        return []
-    side = "on its side or on it" if proof.kind == "weakly separable" else "on its side"
-    score = "y·s" if len(plane.weight) == 1 else "lead of its own class over another"
-    least = f"the least {score} is {exact(plane.least)}"
-    said = Text(f"Proof: weights that have every sample {side} ({least}). They need not be the best ones.")
-    if len(plane.weight[0]) > LISTED or len(plane.weight) > FEW:
-        return [said]
-    rows = [(name, *(exact(row[k]) for row in plane.weight)) for k, name in enumerate(subject.feature_names)]
-    if plane.bias is not None:
-        rows.append(("bias", *map(exact, plane.bias)))
-    return [said, Table(("feature", *subject.weight_heads(len(plane.weight))), rows)]
-
-
-def _witness(subject: Subject, proof: Certificate) -> list[Block]:
-    """The proof that the data are not separable: weights of samples."""
-    witness, two = proof.witness, subject.classes is None
-    if witness is None:
-        return []
-    why = "what speaks for the labels and for the others sums to the same (Σ α·(φ(x, y) − φ(x, k)) = 0)"
-    if two and proof.bias:
-        why = "both classes weigh the same and have the same weighted mean (Σ α·y·(x, 1) = 0)"
-    elif two:
-        why = "the rows and their mirror images have the same weighted mean (Σ α·y·x = 0)"
-    said = f"Proof: with the weights α below, all above 0 and 1 in sum, {why}; no hyperplane can separate such rows."
-    names, rows = subject.feature_names if len(subject.feature_names) <= FEW else [], []
-    for sample, rival, alpha in list(zip(witness.samples, witness.rivals, witness.alpha, strict=True))[:LISTED]:
-        values = [number(value) for value in subject.X[sample]] if names else []
-        own = subject.class_names[subject.codes.index(int(subject.y[sample]))]
-        rows.append([str(sample + 1), *values, own, *([] if two else [subject.class_names[rival]]), exact(alpha)])
-    blocks: list[Block] = [Text(said), Table(["sample", *names, "label", *([] if two else ["against"]), "α"], rows)]
-    if len(witness.samples) > LISTED:
-        blocks.append(Text(f"These are the first {LISTED} of {len(witness.samples)} rows."))
-    if two and proof.bias and names:
-        blocks.append(Text(f"The point in both convex hulls: ({', '.join(map(exact, proof.point()))})."))
-    return blocks
-
-
-def bound(subject: Subject, proof: Certificate | str, own: float | None) -> tuple[float | None, list[Block]]:
-    """(R/γ*)² if it is one of this run, and the blocks about it; ``own`` is the margin γ of the data, if known."""
+def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
+    """(R/γ*)² if it is one of this run, and the blocks about it."""
     if isinstance(proof, str):
         return None, [Text(proof)]
     result, bias_step, K = subject.result, subject.bias_step, subject.classes
@@ -125,26 +138,16 @@ def bound(subject: Subject, proof: Certificate | str, own: float | None) -> tupl
     slack = {"margin": subject.margin, "lr": lr} if subject.margin else {}
     limit = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, **slack)
     formula = "(R² + 2·margin/η)/γ*²" if subject.margin else "(R/γ*)²"
-    start, equal, below = "A", "" if own is None else "γ = ", ""
-    if bias_step != "none":
-        start, equal = "With a constant feature, whose weight is the bias, a", ""
-        below = "" if own is None else ", which is never above γ"
+    start = "A" if bias_step == "none" else "With a constant feature, whose weight is the bias, a"
     longest = f"n update is at most R = {number(theory.radius(X, bias_step=bias_step, num_classes=K))} long"
-    space = f"{start}{longest}, and the margin is γ* = {equal}{number(gamma)}{below}"
-    figures = Text(f"{space}: {formula} = {number(limit)}.")
+    figures = Text(f"{start}{longest}, and the margin is γ* = {number(gamma)}: {formula} = {number(limit)}.")
     if result is None:
-        said = f"The run was not by rule; from zero weights the rule would make at most {number(limit)} mistakes here."
-        return None, [Text(said), figures]
-    if result.log.start.any_nonzero:
-        said = "The bound is for runs from zero weights, and this one started from others."
-        return None, [Text(f"{said}{made}"), figures]
-    if len(result.log) and float(result.log.coef.abs().min()) != lr:
-        said = "The bound is for updates of one size, and here samples were weighted."
-        return None, [Text(f"{said}{made}"), figures]
-    said = f"{made[1:-1]}; the bound is {number(limit)}, whatever the order of the samples."
-    display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
-    low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
-    alt = "Two lines by epoch that close around γ* from below and from above."
-    between = f"between {number(low)} and {number(high)}"
-    caption = f"What the run alone says of γ*: at its end, that it is {between}; it is {number(gamma)}."
-    return limit, [Text(said), figures, Picture.of(display.figure_, alt, caption)]
+        said = f"From zero weights, with updates of one size, the rule makes at most {number(limit)} mistakes here."
+    elif result.log.start.any_nonzero:
+        said = f"The bound is for runs from zero weights, and this one started from others.{made}"
+    elif len(result.log) and float(result.log.coef.abs().min()) != lr:
+        said = f"The bound is for updates of one size, and here samples were weighted.{made}"
+    else:
+        said = f"{made[1:-1]}; the bound is {number(limit)}, whatever the order of the samples."
+        return limit, [Text(said), figures]
+    return None, [Text(said), figures]

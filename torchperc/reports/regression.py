@@ -7,20 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
-from torchperc.data.scaling import in_chunks
-from torchperc.lightning.outcome import fitted_model, predictions
-from torchperc.reports.classification import SETS, UNKNOWN, about_data
-from torchperc.reports.curves import Curves, curve_section, drawn
+from torchperc.lightning.outcome import predictions
+from torchperc.reports.classification import LISTED, SETS, UNKNOWN, about_data
 from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
-from torchperc.reports.results import Fit, short
-from torchperc.reports.subject import LISTED, Rows
-from torchperc.reports.text import number, plural
+from torchperc.reports.results import Curves, Fit, Rows, curve_section, drawn
+from torchperc.reports.text import number, plural, short
 
 _SHOWN = 2000  # samples in a picture
+_UNITS = {
+    "standard": "its standard deviation over the training set",
+    "minmax": "its range in the training set",
+    "maxabs": "its largest absolute value in the training set",
+    "none": "1",
+}
 
 
 def of_module(
@@ -63,35 +66,20 @@ def _learned(module: Any, data: PreparedData, how: Rows, fits: dict[str, tuple[F
 
 def _weights(module: Any, data: PreparedData) -> list[Block]:
     """Weights in the units of the table, those with the largest effect first."""
-    try:
-        raw = fitted_model(module, data).raw_weights()
-    except TypeError:  # a net that no file describes
-        raw = None
-    if raw is None:
+    scaler, net = data.scaler, module.net
+    if not isinstance(net, nn.Linear) or scaler.scale is None or data.target_scaler is None:
         return []
-    weight, bias = raw
-    effect = weight * _spread(data)
+    first = torch.zeros(1) if net.bias is None else net.bias
+    weights, bias = scaler.unscale(net.weight.detach().double(), first.detach().double())
+    (weight,), bias = data.target_scaler.unscale_target(weights, bias)
+    effect = weight * scaler.scale
     order = effect.abs().argsort(descending=True, stable=True)[:LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
     more = f" The {LISTED} largest of {data.width:,} are listed." if data.width > LISTED else ""
     said = "The prediction is bias + Σ weight·value, in the units of the table. The effect is by how much"
-    grown = "changes if the feature grows by its standard deviation over the training set."
+    grown = f"{_target(data)} changes if the feature grows by {_UNITS[scaler.kind]}."
     table = Table(("feature", "weight", "effect"), [*rows, ("bias", number(bias), "")])
-    return [table, Text(f"{said} {_target(data)} {grown}{more}")]
-
-
-def _spread(data: PreparedData) -> Tensor:
-    """The standard deviation of each feature over the training set, in its own units (d,)."""
-    X, scale = data.parts[0][0], data.scaler.scale
-    assert scale is not None
-    if isinstance(X, Tensor):
-        return X.double().std(0, correction=0) * scale
-    mean, squares, count = torch.zeros_like(scale), torch.zeros_like(scale), X.shape[0]
-    for piece in in_chunks(X)():
-        square = piece.square() if isinstance(piece, Tensor) else piece.power(2)
-        mean += torch.as_tensor(piece.sum(0)).reshape(-1) / count
-        squares += torch.as_tensor(square.sum(0)).reshape(-1) / count
-    return (squares - mean.square()).clamp(min=0).sqrt() * scale
+    return [table, Text(f"{said} {grown}{more}")]
 
 
 def _predicted(name: str, predicted: Tensor, y: Tensor, data: PreparedData) -> Picture:

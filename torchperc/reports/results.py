@@ -1,28 +1,31 @@
-"""The results of runs: scores of models, the files in a run's folder, and the comparison of candidates."""
+"""The results of runs: scores of models, the files in a run's folder, curves and the comparison of candidates."""
 
 from __future__ import annotations
 
 import csv
-import json
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from torchperc import plots
 from torchperc._checks import Data, as_tensor, require_packages
 from torchperc._files import write_atomically
-from torchperc.reports.page import Block, Code, Report, Section, Table, Text
-from torchperc.reports.text import percent
+from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
+from torchperc.reports.text import number, percent, short, visible
 
-if TYPE_CHECKING:
-    from torchperc.reports.curves import Curves
-
+Curve = npt.NDArray[np.float64]
+Curves = Mapping[str, tuple[Curve, Curve]]  # epochs and values by name
+Rows = Sequence[tuple[str, str]]
 CONFIG, RESULTS, CURVES = "config.yaml", "results.json", "metrics.csv"  # in the folder of a run
 PROVED, PROVED_BY_CLASSES = 400_000, 1_000_000  # numbers, and numbers times classes, of data that are proved separable
+_QUANTITIES = {"error": (100, "error", "error (%)"), "rmse": (1, "RMSE", "RMSE"), "loss": (1, "loss", "loss")}
+_SETS = {"train": "training", "val": "validation"}
 _INTERVALS = "Intervals are Wilson's, 95 %. Majority class: the baseline that always predicts the most frequent label."
 _MEAN = (
     "RMSE is the root of the mean squared error, in the units of {}: the lower, the better. R² is the fraction of the "
@@ -83,8 +86,12 @@ class Fit(NamedTuple):
         targets = as_tensor(y, "y").double()
         errors = targets - as_tensor(predicted, "predicted").double()
         squares, spread = float(errors.square().sum()), float((targets - targets.mean()).square().sum())
-        r2 = 1 - squares / spread if spread else float(squares == 0)
-        return cls(math.sqrt(squares / len(targets)), r2, len(targets))
+        return cls.of_sums(squares, spread, len(targets))
+
+    @classmethod
+    def of_sums(cls, squares: float, spread: float, samples: int) -> Fit:
+        """Of the sums Σ(y − p)² and Σ(y − ȳ)²."""
+        return cls(math.sqrt(squares / samples), 1 - squares / spread if spread else float(squares == 0), samples)
 
     @property
     def cells(self) -> tuple[str, str]:
@@ -106,6 +113,11 @@ class Candidate:
     epochs: int
     seconds: float
     verdict: str = ""  # of a classifier
+
+    @property
+    def folder(self) -> str:
+        """Its folder below that of the run."""
+        return self.name.replace(" ", "-")
 
 
 def comparison(candidates: Sequence[Candidate], baseline: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -129,11 +141,6 @@ def comparison(candidates: Sequence[Candidate], baseline: Any) -> tuple[tuple[st
     return ("learned by", *heads, "epochs", "time"), [*rows, last]
 
 
-def short(value: float) -> str:
-    """Four figures, such as 1,235 and 0.01235."""
-    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:#.4g}").replace("-", "−")
-
-
 # --- folders ---
 
 
@@ -144,8 +151,7 @@ def is_run(folder: Path) -> bool:
 
 def runs_below(folder: Path) -> list[Path]:
     """The folders of runs directly below a folder, by name."""
-    shown = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return sorted(path for path in shown if is_run(path))
+    return sorted(path for path in folder.glob("[!.]*") if is_run(path))
 
 
 def write_curves(folder: Path, curves: Curves) -> None:
@@ -205,58 +211,72 @@ def command_and_config(folder: Path, text: str) -> list[Block]:
     return [Text("The config and the versions below reproduce the run:"), Code(command), Code(text)]
 
 
-@dataclass(frozen=True)
-class Results:
-    """What ``results.json`` says of a comparison: the settings of the table, the candidates, which was kept."""
-
-    task: str
-    data: Mapping[str, Any]
-    max_epochs: int | None
-    best: str
-    baseline: Any
-    test: Any
-    candidates: tuple[Candidate, ...]
-    penalties: tuple[tuple[float, float], ...] = ()
-
-    def save(self, folder: Path) -> None:
-        """Write the file of a run's folder."""
-        write_atomically(folder / RESULTS, json.dumps(asdict(self), indent=1).encode())
-
-    @classmethod
-    def load(cls, folder: Path) -> Results:
-        """Read what :meth:`save` wrote; anything else is a ``ValueError``."""
-        path = folder / RESULTS
-        try:
-            found = json.loads(path.read_text())
-            if "data" not in found and "best" in found:
-                raise ValueError("it is of torchperc 0.2 and does not name its data")
-            score = Fit if found["task"] == "regression" else Tally
-            for each in found["candidates"]:
-                each |= {"validation": score(*each["validation"]), "training": score(*each["training"])}
-            found["candidates"] = tuple(Candidate(**each) for each in found["candidates"])
-            found["penalties"] = tuple((l2, rmse) for l2, rmse in found["penalties"])
-            found["baseline"], test = score(*found["baseline"]), found["test"]
-            return cls(**{**found, "test": None if test is None else score(*test)})
-        except OSError as error:
-            raise ValueError(f"cannot read {path}: {error.strerror}") from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None
+# --- sections ---
 
 
-def of_comparison(one: Report, found: Results, curves: Sequence[Section], target: str | None) -> Report:
-    """The report of the model that was kept, after a comparison with the others."""
-    real = found.task == "regression"
-    said = f"Kept: {found.best}, the first with the lowest validation {'RMSE' if real else 'error'}."
+def of_comparison(one: Report, found: Any, curves: Mapping[str, Curves]) -> Report:
+    """The report of the model that ``learn`` kept, after a comparison with the others and their curves."""
+    real, best = found.model.regression, found.best.name
+    said = f"Kept: {best}, the first with the lowest validation {'RMSE' if real else 'error'}."
     if found.test is not None:
         said += f" On the held-out test set: {'' if real else 'error '}{found.test}."
-    legend = _MEAN.format(target or "the target") if real else _INTERVALS
+    legend = _MEAN.format(found.model.target or "the target") if real else _INTERVALS
     ways = "; ".join(f"{each.name}: {each.how}" for each in found.candidates)
     table = Table(*comparison(found.candidates, found.baseline))
     blocks: list[Block] = [table, Text(f"{said} {legend}"), Text(f"Learned by {ways}.")]
     if found.penalties:
+        (first, _), (last, _) = found.penalties[0], found.penalties[-1]
         l2, rmse = min(found.penalties, key=lambda each: each[1])
-        span = f"l2 from {found.penalties[0][0]:.3g} to {found.penalties[-1][0]:.3g}"
-        tried = f"Ridge was tried with {len(found.penalties)} penalties, {span}"
+        tried = f"Ridge was tried with {len(found.penalties)} penalties, l2 from {first:.3g} to {last:.3g}"
         blocks.append(Text(f"{tried}; {l2:.3g} has the lowest validation RMSE, {short(rmse)}."))
-    sections = (Section("Compared", blocks), *curves, *one.sections)
-    return Report(one.title, f"{one.lead} Kept: {found.best}.", sections)
+    sections = (Section("Compared", blocks), *compared_curves(curves), *one.sections)
+    return Report(one.title, f"{one.lead} Kept: {best}.", sections)
+
+
+def compared_curves(found: Mapping[str, Curves]) -> list[Section]:
+    """The errors of several runs by name, on one chart each; a run of one step is a level beside the others."""
+    pictures = []
+    for tag in ("error/train", "error/val", "rmse/train", "rmse/val"):
+        curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
+        last = max((steps[-1] for steps, _ in curves.values()), default=1)
+        for name, (steps, values) in curves.items():
+            if len(steps) == 1 < last:
+                curves[name] = np.array([1.0, last]), np.repeat(values, 2)
+        what, part = tag.split("/")
+        if curves:
+            pictures.append(_picture(curves, what, f"{_SETS[part]} "))
+    return [Section("All runs", pictures)] if pictures else []
+
+
+def curve_section(curves: Curves) -> list[Block]:
+    """Error, RMSE and loss as a logger has them, training and validation on one chart."""
+    pictures: list[Block] = []
+    for what in _QUANTITIES:
+        shown = {name: curves[f"{what}/{part}"] for part, name in _SETS.items() if f"{what}/{part}" in curves}
+        if shown and max(len(steps) for steps, _ in shown.values()) > 1:
+            pictures.append(_picture(shown, what))
+    return pictures or [Text("None: nothing was logged while the model was trained, or it was found in one step.")]
+
+
+def _picture(curves: Curves, what: str, part: str = "") -> Picture:
+    """Curves on one chart, and in words where they begin and end."""
+    scale, name, axis = _QUANTITIES[what]
+    shown = {drawn([each])[0]: (steps, scale * values) for each, (steps, values) in curves.items()}
+    display = plots.ComparisonDisplay(shown, f"{part}{axis}").plot()
+    ends = [steps[-1] for steps, _ in curves.values()]
+    if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
+        plots.style.logarithmic_epochs(display.ax_)
+    ways = [f"{each} {went(*curve, percent if scale == 100 else number)}" for each, curve in curves.items()]
+    said = f"The {part}{name} by epoch"
+    return Picture.of(display.figure_, f"{said}.", f"{said}: {'; '.join(ways)}.")
+
+
+def went(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
+    """Where a curve begins and ends, in words."""
+    last = f"{form(values[-1])} in epoch {steps[-1]:.0f}"
+    return last if len(steps) == 1 else f"from {form(values[0])} in epoch {steps[0]:.0f} to {last}"
+
+
+def drawn(names: Sequence[str]) -> list[str]:
+    """Names for a picture, with dollars that do not begin a formula."""
+    return [visible(name).replace("$", r"\$") for name in names]

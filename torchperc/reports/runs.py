@@ -10,10 +10,9 @@ from typing import Any, cast
 
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
-from torchperc.model.model_file import MODEL
-from torchperc.model.safetensors import load_safetensors
+from torchperc.model.model_file import MODEL, load_safetensors
 from torchperc.reports import regression
-from torchperc.reports.classification import of_model, word
+from torchperc.reports.classification import of_model
 from torchperc.reports.page import Block, Report
 from torchperc.reports.results import curves_of
 from torchperc.rules.conventions import Verdict
@@ -40,26 +39,24 @@ def restore(module: Module, data: TabularDataModule, folder: Path) -> str:
 
 def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
     """Restore the result of a run by rule from its checkpoint; say how it ended if it was cut short or online."""
-    if isinstance(state, dict) and "stream" in state:
-        verdict = Verdict(state["verdict"]) if state["verdict"] else Verdict.BUDGET
-        return f"{verdict.name}, learned online in {len(state['history'])} epochs: {verdict.sentence}"
-    if not isinstance(state, dict) or not state.get("history"):
-        raise CheckpointError(f"{folder / LAST} holds no epoch of a run by rule; run `torchperc fit` again")
-    options = {**module.trainer_options, "max_epochs": len(state["history"])}
-    validation = data.parts[1] if options["select"] == "best-validation" else None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the run itself has warned
+    try:
+        epochs, ended = len(state["history"]), state["verdict"]
+        if "stream" in state:
+            verdict = Verdict(ended) if ended else Verdict.BUDGET
+            return f"{verdict.name}, learned online in {epochs} epochs: {verdict.sentence}"
+        options = {**module.trainer_options, "max_epochs": epochs}
+        validation = data.parts[1] if options["select"] == "best-validation" else None
         net = deepcopy(module.net)
         net.load_state_dict(state["start"])  # the weights before the run
-        run = RuleTrainer(**options).start(cast(Net, net), *data.parts[0], validation=validation)
-    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the run itself has warned
+            run = RuleTrainer(**options).start(cast(Net, net), *data.parts[0], validation=validation)
         run.load_state_dict(state["run"])
-    except (KeyError, IndexError, RuntimeError) as error:
+        module.result = run.result()
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{folder / LAST} does not hold the run that its config describes ({error})") from None
-    module.result = run.result()
-    if state["verdict"] is not None:
-        return ""
-    return f"The run was interrupted after {len(state['history'])} epochs and {module.result.mistakes} mistakes"
+    made = f"after {epochs} epochs and {module.result.mistakes} mistakes"
+    return "" if ended is not None else f"The run was interrupted {made}"
 
 
 def of_module(
@@ -75,12 +72,12 @@ def of_module(
     told: dict[str, Any] = {"curves": {} if folder is None else curves_of(folder), "again": again, "sentence": sentence}
     if isinstance(module, LitRule):
         options = module.trainer_options
-        shown = (f"{name} {word(value)}" for name, value in options.items() if name != "select" and value is not None)
+        shown = (f"{name} {value}" for name, value in options.items() if name != "select" and value is not None)
         how = [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
         told |= {"result": module.result, "margin": float(options["margin"])}
         return of_model(title, module, data, how=how, **told)
     lr = module.hparams["lr"]
     way = f"gradient descent, {module.head}, one step per {module.update}"
-    how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else word(lr))]
+    how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else str(lr))]
     report = regression.of_module if isinstance(module, LitRegressor) else of_model
     return report(title, module, data, how=how, **told)

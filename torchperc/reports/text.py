@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from torch import Tensor
 
 # what moves the cursor, changes the terminal or turns the line round, and halves of characters that cannot be printed
@@ -45,15 +43,14 @@ def number(value: Any) -> str:
     return f"{float(value) + 0.0:.6g}".replace("-", "−")
 
 
+def short(value: float) -> str:
+    """Four figures, such as 1,235 and 0.01235."""
+    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:#.4g}").replace("-", "−")
+
+
 def percent(fraction: Any, form: str = ".4g") -> str:
     """A fraction as a percentage, of four figures at most unless another form is asked for."""
     return f"{100 * float(fraction):{form}} %"
-
-
-def exact(value: Fraction) -> str:
-    """A fraction as it is, or rounded if it is long."""
-    text = str(value).replace("-", "−")
-    return text if len(text) <= 14 else f"≈ {number(value)}"
 
 
 def figures(values: Sequence[float], most: int = 4, digits: int = 6) -> str:

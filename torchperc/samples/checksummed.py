@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from torchperc._files import checksum, write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CHECKSUM = "torchperc.checksum"
 _FORMAT = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
