@@ -331,7 +331,7 @@ def test_a_batch_whose_weights_are_all_zero_changes_nothing_and_is_counted(tmp_p
 @pytest.mark.parametrize(
     "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
 )
-@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found 1 items"), ({"x": 1}, "found dict")])
+@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found Tensor"), ({"x": 1}, "found dict")])
 def test_other_batches_are_refused_in_one_line(tmp_path, lit, dataset, message):
     data = TensorDataset(*dataset) if isinstance(dataset, tuple) else [dataset] * 3
     with pytest.raises(TypeError, match=rf"a batch must be \(x, y\) or \(x, y, sample_weight\), {message}"):
