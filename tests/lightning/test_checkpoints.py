@@ -24,17 +24,7 @@ import torchperc as tp
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 
-CHATTER = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
-]
-
-
-def chatting(test):
-    for mark in CHATTER:
-        test = mark(test)
-    return test
+pytestmark = pytest.mark.filterwarnings("ignore:.*(does not have many workers|exists and is not empty|LeafSpec)")
 
 
 class Colour(enum.Enum):
@@ -125,7 +115,6 @@ def same(a, b):
 # --- under a Trainer ---
 
 
-@chatting
 def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
     net = tiny()
     trainer(tmp_path, 1).fit(net, loader())
@@ -139,7 +128,6 @@ def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
     assert zipfile.ZipFile(tmp_path / "last.ckpt").testzip() is None
 
 
-@chatting
 def test_a_module_as_hyper_parameter_is_named_before_anything_is_written(tmp_path):
     with pytest.warns(UserWarning, match="is an instance of `nn.Module`"):
         net = Tiny(gamma=nn.Linear(1, 1))
@@ -166,25 +154,15 @@ def test_folders_are_made_and_files_removed(tmp_path):
     SafeCheckpointIO().remove_checkpoint(path)
 
 
-def test_every_truncation_is_refused(tmp_path):
-    path, _ = saved(tmp_path)
-    whole = path.read_bytes()
-    for length in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
-        path.write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-            load(path)
-    path.write_bytes(whole + b"\0")
-    with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-        load(path)
-
-
-def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
+def test_a_truncation_or_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
     path, _ = saved(tmp_path)
     whole, bits = path.read_bytes(), random.Random(0)
     for at in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-            load(path)
+        flipped = whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :]
+        for damaged in (whole[:at], flipped, whole + b"\0"):
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+                load(path)
 
 
 class Malice:
@@ -430,23 +408,6 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path, make, message):
     assert same(dict(net.state_dict()), before)
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_neither_exported_nor_loaded(tmp_path, bad):
-    path, net = exported(tmp_path)
-    before, good = path.read_bytes(), net.weight.detach().clone()
-    with torch.no_grad():
-        net.weight[0, 1] = bad
-    with pytest.raises(ValueError, match=f"cannot save .*: weight holds {bad}"):
-        save_safetensors(net, path)
-    assert path.read_bytes() == before
-    save_file(net.state_dict(), path)
-    with torch.no_grad():
-        net.weight.copy_(good)
-    with pytest.raises(ValueError, match=f"cannot load .*: weight holds {bad}"):
-        load_safetensors(path, net)
-    assert torch.equal(net.weight, good)
-
-
 def test_metadata_is_text_under_names_of_its_own(tmp_path):
     path, net = exported(tmp_path)
     with pytest.raises(TypeError, match=r"found 'lr': 0\.1"):
@@ -463,9 +424,3 @@ def test_state_that_is_no_tensor_is_named(tmp_path):
 
     with pytest.raises(TypeError, match="_extra_state in the state of the net is a dict"):
         save_safetensors(Odd(1, 1), tmp_path / "w.safetensors")
-
-
-@pytest.mark.slow
-def test_exporting_loads_neither_lightning_nor_safetensors(fresh):
-    code = "import sys, torchperc.model.safetensors; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
-    assert fresh(code) == "set()\n"
