@@ -224,20 +224,6 @@ def test_a_rule_saved_again_before_its_first_epoch_keeps_its_log(tmp_path):
     same_end(resumed(tmp_path, kind, path), unbroken(kind))
 
 
-@pytest.mark.parametrize("kind", ["adam", "sample full", "shuffled averaged"])
-def test_the_last_checkpoint_is_there_after_every_epoch(tmp_path, kind):
-    found = []
-
-    class Look(pl.Callback):
-        def on_train_epoch_start(self, trainer, *_):
-            path = tmp_path / "last.ckpt"
-            found.append(last(tmp_path)["epoch"] + 1 if path.exists() else 0)
-
-    run(tmp_path, kind, 4, extra=[Look()], logger=False)
-    assert found == [0, 1, 2, 3]
-    assert last(tmp_path)["epoch"] + 1 == 4
-
-
 # --- killed ---
 
 
@@ -467,17 +453,6 @@ def test_a_bad_checkpoint_is_refused_with_one_clear_error(tmp_path, kind):
     with pytest.raises(CheckpointError, match=r"bad\.ckpt" if kind in BAD else None):
         fit(tmp_path / "run", noisy(), path, module, epochs=4)
     assert weights(module) == before
-
-
-@pytest.mark.parametrize("kind", ["cut short", "text", "missing", "no trainer's", "another net's"])
-def test_a_command_refuses_a_bad_checkpoint_in_one_line(tmp_path, kind):
-    path = tmp_path / "bad.ckpt"
-    (BAD | FOREIGN)[kind](path)
-    code, errors = called(tmp_path, *command(tmp_path / "run", "--ckpt_path", str(path)))
-    assert code == 2, errors
-    assert errors.startswith("torchperc: error: ")
-    assert errors.count("\n") == 1
-    assert kind in FOREIGN or "bad.ckpt" in errors
 
 
 OTHERS = {

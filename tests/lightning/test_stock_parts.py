@@ -42,14 +42,6 @@ def silent(folder, epochs=3, **options):
     )  # fmt: skip
 
 
-def gradient_step(net, x, y, clip=float("inf")):
-    net.zero_grad()
-    LOSS(net(x), y).backward()
-    torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
-    for p in net.parameters():
-        p.data -= 0.5 * p.grad
-
-
 class Weights(pl.Callback):
     """The weights after every epoch."""
 

@@ -72,7 +72,8 @@ class LitModel(pl.LightningModule):
             if width is not None and x.shape[-1] != width:
                 raise ValueError(f"net has in_features={width}, {found}; change the net or the dataset") from error
             if weight is not None and x.dtype != weight.dtype:
-                raise TypeError(f"net is {weight.dtype}, {found}; convert x, or use net.to({x.dtype})") from error
+                other = f", or net.to({x.dtype})" if x.is_floating_point() else ""
+                raise TypeError(f"net is {weight.dtype}, {found}; use x.to({weight.dtype}){other}") from error
             raise
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
@@ -174,13 +175,9 @@ class LitModel(pl.LightningModule):
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, so that ``on_train_epoch_end`` of every callback sees it."""
-        if self.is_end_of_epoch():
-            self.log_epoch("train")
-
-    def is_end_of_epoch(self) -> bool:
-        """Return whether a training batch is the last of its epoch, or of the run by ``max_steps``."""
         trainer = self.trainer
-        return trainer.is_last_batch or -1 < trainer.max_steps == trainer.global_step
+        if trainer.is_last_batch or -1 < trainer.max_steps == trainer.global_step:
+            self.log_epoch("train")
 
     def on_train_epoch_end(self) -> None:
         """Log an epoch that was cut short, as by ``max_time``."""

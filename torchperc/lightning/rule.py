@@ -138,8 +138,7 @@ class LitRule(LitModel):
         else:
             self.learn_next(x, y, weight)
         self.optimizers().step()  # type: ignore[union-attr]  # there is one
-        if self.is_end_of_epoch():
-            self.log_epoch("train")
+        self.on_train_batch_end()  # before a callback saves the run
 
     # --- one batch: a run ---
 
@@ -225,9 +224,15 @@ class LitRule(LitModel):
         """Return the norm of the stream's weights; the net may have their average."""
         return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
 
-    def end_stream_epoch(self, mistakes: int) -> None:
-        """Add an epoch of the stream to the history, log what is known of the bound, settle the verdict."""
-        upper = self.norm / self.total if self.total > 0 else None
+    # --- the end of an epoch, and of the run ---
+
+    def end_epoch(self, stage: str, metric: Any) -> None:
+        """Note the wrong decisions of a validation; after an epoch of a stream, add it to the history and judge it."""
+        if stage == "val" and self.trainer_options["select"] == "best-validation":
+            self.wrong += gather((float(metric.errors), float(metric.samples)))
+        if stage != "train":
+            return
+        mistakes, upper = int(metric.mistakes), self.norm / self.total if self.total > 0 else None
         self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
         values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
         self.log_once(values if upper is None else {**values, "theory/upper": upper})
@@ -236,15 +241,6 @@ class LitRule(LitModel):
         elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
             self.verdict = Verdict.BUDGET
         self.trainer.should_stop |= self.verdict is not None
-
-    # --- the end of an epoch, and of the run ---
-
-    def end_epoch(self, stage: str, metric: Any) -> None:
-        """Note what was decided wrongly in validation; end an epoch of the stream."""
-        if stage == "val" and self.trainer_options["select"] == "best-validation":
-            self.wrong += gather((float(metric.errors), float(metric.samples)))
-        elif stage == "train":
-            self.end_stream_epoch(int(metric.mistakes))
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for ``"best-validation"``."""
