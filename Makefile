@@ -39,8 +39,8 @@ test-all: $(READY)-test-all  ## all other tests: slow ones, several processes, b
 	@command -v chromium >/dev/null || { echo "installing Chromium (Debian, as root) ..."; { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >$(VENV)/install-chromium.log 2>&1 || { tail -n 20 $(VENV)/install-chromium.log >&2; exit 1; }; }
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --hypothesis-profile all -m '$(REST) or hypothesis'
 
-test-faults: $(READY)-test  ## the whole fault campaign: kills, damaged files, bad input; SUMMARY=FILE writes its table
-	TORCHPERC_FAULTS=all $(if $(SUMMARY),TORCHPERC_FAULTS_SUMMARY=$(abspath $(SUMMARY))) $(BIN)/python -m pytest -m faults tests
+test-faults: $(READY)-test  ## the whole fault campaign: kills, damaged files, bad input
+	TORCHPERC_FAULTS=all $(BIN)/python -m pytest -m faults tests
 
 notebooks: $(READY)-test-all  ## run the notebooks and keep their outputs
 	$(BIN)/python tests/notebook_runs.py

@@ -22,6 +22,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import processes
@@ -47,23 +48,13 @@ class Seen:
         """Numbers that came from the device, and copies to it that block, after which CUDA waits for the stream."""
         return self.reads + self.uploads
 
-    def __str__(self) -> str:
-        return f"{len(self.kernels)} kernels, {len(self.reads)} reads, {len(self.uploads)} blocking uploads"
-
 
 _SEEN = Seen()
 
 
 @contextlib.contextmanager
 def counted() -> Iterator[Seen]:
-    """Kernels and waits in this block.
-
-    Example:
-        >>> with counted() as seen:
-        ...     total = torch.ones(3).sum()
-        >>> len(seen.kernels), len(seen.waits)
-        (0, 0)
-    """
+    """Kernels and waits in this block."""
     start = {name: len(values) for name, values in vars(_SEEN).items()}
     seen = Seen()
     try:
@@ -207,31 +198,15 @@ def _set_storage(tensor: Tensor, source: Any, offset: int = 0, size: Any = None,
     return tensor
 
 
-class _Module:
-    """What torch asks of ``torch.pretend``."""
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def is_available(self) -> bool:
-        return True
-
-    def current_device(self) -> int:
-        return 0
-
-    def device_count(self) -> int:
-        return 1
-
-    def manual_seed_all(self, seed: int) -> None:
-        """Random numbers come from the CPU's generator."""
-
-    def _is_in_bad_fork(self) -> bool:
-        return False
-
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        return [torch.float16, torch.bfloat16]
-
-
+_MODULE = SimpleNamespace(  # what torch asks of ``torch.pretend``; random numbers come from the CPU's generator
+    is_initialized=lambda: True,
+    is_available=lambda: True,
+    current_device=lambda: 0,
+    device_count=lambda: 1,
+    manual_seed_all=lambda seed: None,
+    _is_in_bad_fork=lambda: False,
+    get_amp_supported_dtype=lambda: [torch.float16, torch.bfloat16],
+)
 _LIBRARIES: list[torch.library.Library] = []  # which take their kernels with them when they go
 
 
@@ -241,7 +216,7 @@ def register() -> None:
         return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-    _setup_privateuseone_for_python_backend(NAME, _Module())
+    _setup_privateuseone_for_python_backend(NAME, _MODULE)
     everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     everything.fallback(_compute, "PrivateUse1")
     for name, kernel in {
@@ -265,46 +240,22 @@ def _stored(storage: Any) -> Any:
 
 
 def register_with_lightning() -> None:
-    """Make ``pl.Trainer(accelerator="gpu")`` train on it; also ``accelerator=accelerator()``."""
+    """Make ``pl.Trainer(accelerator="gpu")`` train on it."""
     from pytorch_lightning.accelerators import AcceleratorRegistry, CUDAAccelerator
 
     AcceleratorRegistry.register("cuda", _accelerator(), override=True)
     CUDAAccelerator.is_available = staticmethod(lambda: True)  # by which "gpu" and "auto" find it
 
 
-def accelerator() -> Any:
-    """The device's Lightning accelerator."""
-    return _accelerator()()
-
-
-@functools.cache
 def _accelerator() -> type:
     from pytorch_lightning.accelerators import CUDAAccelerator
 
     class PretendAccelerator(CUDAAccelerator):  # of which Lightning knows that its device is not the CPU
-        def setup_device(self, device: torch.device) -> None:
-            assert device.type == NAME, device
-
-        def teardown(self) -> None: ...
-
-        def get_device_stats(self, device: Any) -> dict[str, Any]:
-            return {}
-
-        @staticmethod
-        def parse_devices(devices: Any) -> Any:
-            return [0]
-
-        @staticmethod
-        def get_parallel_devices(devices: Any) -> list[torch.device]:
-            return [torch.device(NAME, 0)]
-
-        @staticmethod
-        def auto_device_count() -> int:
-            return 1
-
-        @staticmethod
-        def is_available() -> bool:
-            return True
+        setup_device = teardown = lambda *_: None
+        parse_devices = staticmethod(lambda devices: [0])
+        get_parallel_devices = staticmethod(lambda devices: [torch.device(NAME, 0)])
+        auto_device_count = staticmethod(lambda: 1)
+        is_available = staticmethod(lambda: True)
 
     return PretendAccelerator
 

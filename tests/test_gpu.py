@@ -5,7 +5,6 @@ import warnings
 from functools import partial
 from itertools import permutations
 
-import numpy as np
 import oracles
 import pretend
 import pytest
@@ -15,7 +14,6 @@ from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc import functional as tpf
 from torchperc.lab import xor
 
 L = tp.lightning
@@ -28,15 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no.*"),
 ]
 HEADS = [tp.PerceptronHead(), tp.PerceptronHead("sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
-LOSSES = {
-    "perceptron": tp.PerceptronLoss(),
-    "strict": tp.PerceptronLoss("sum", tie="strict"),
-    "lms": tp.LMSLoss(targets="0/1"),
-    "logistic": tp.LogisticLoss("none"),
-    "zero-one": tp.ZeroOneLoss(),
-    "cost": tp.CostLoss(fp=2.0, fn=0.5),
-    "multiclass": tp.MulticlassPerceptronLoss(),
-}
 NETS = {
     "two": partial(tp.Perceptron, 3, init="normal", seed=0),
     "zero": partial(tp.Perceptron, 3),
@@ -81,39 +70,6 @@ def test_nets_score_and_learn_on_a_device(device, name):
         same(one, other)
 
 
-def test_a_perceptron_measures_on_a_device(device):
-    here = tp.Perceptron(3, init="normal", seed=0, dtype=torch.float64)
-    there, (X, y) = copy.deepcopy(here).to(device), data()
-    for found in (
-        lambda net, X, y: net.unit_normal(),
-        lambda net, X, y: net.offset(),
-        lambda net, X, y: net.signed_distance(X),
-        lambda net, X, y: net.margin(X, y),
-        lambda net, X, y: tpf.joint_features(X, 3),
-        lambda net, X, y: torch.cat(tpf.unfold_bias(tpf.fold_bias(net.weight, net.bias))[:1]),
-        lambda net, X, y: torch.cat(
-            [part.reshape(-1) for part in tpf.two_sample_start(X[:2], X.new_tensor([-1, 1]).long())]
-        ),
-    ):
-        same(found(here, X, y), found(there, X.to(device), y.to(device)), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_losses_and_their_gradients(device, name):
-    classes = 4 if name == "multiclass" else None
-    X, y = data(classes)
-    scores = X.repeat(1, 2)[:, :4] if classes else X[:, 0]
-    found = []
-    for place in ("cpu", device):
-        s = scores.detach().clone().to(place).requires_grad_()
-        loss = LOSSES[name](s, y.to(place))
-        if loss.requires_grad:
-            loss.sum().backward()
-        found.append((loss.detach(), torch.zeros_like(s) if s.grad is None else s.grad))
-    for one, other in zip(*found, strict=True):
-        same(one, other, rtol=1e-14, atol=0)
-
-
 @pytest.mark.parametrize("classes", [None, 4])
 @pytest.mark.parametrize("head", HEADS, ids=str)
 def test_heads(device, head, classes):
@@ -123,41 +79,6 @@ def test_heads(device, head, classes):
         moved = {name: value.to(device) for name, value in getattr(act, "keywords", {}).items()}
         there = partial(act.func, **moved) if moved else act
         same(act(scores), there(scores.to(device)), rtol=1e-14, atol=0)
-
-
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        "SGD",
-        "Adam",
-        "AdamW",
-        "RMSprop",
-        "Adagrad",
-        "Adadelta",
-        "NAdam",
-        "RAdam",
-        "Adamax",
-        "Rprop",
-        pytest.param("LBFGS", marks=pytest.mark.slow),
-    ],
-)
-def test_optimizers(device, optimizer):
-    X, y = data()
-    nets = []
-    for place in ("cpu", device):
-        net = tp.Perceptron(3, init="normal", seed=0, dtype=torch.float64).to(place)
-        made = getattr(torch.optim, optimizer)(net.parameters(), lr=0.05)
-
-        def closure(net=net, made=made, place=place):
-            made.zero_grad()
-            loss = tpf.logistic_loss(net(X.to(place)), y.to(place))
-            loss.backward()
-            return loss
-
-        for _ in range(3):
-            made.step(closure)
-        nets.append(net)
-    same(nets[0].weight, nets[1].weight, rtol=1e-12, atol=1e-12)
 
 
 def test_devices_do_not_mix(device):
@@ -205,30 +126,6 @@ def test_orders_and_engines(device, engine, order):
     assert runs[0].verdict is runs[1].verdict
 
 
-def test_weights_margin_and_proof(device):
-    X, y = data(count=40)
-    weights = np.arange(40) % 3 / 2
-    runs = []
-    for place in ("cpu", device):
-        trainer = tp.RuleTrainer(max_epochs=6, margin=0.5, class_weight="balanced", prove=True)
-        net = tp.Perceptron(3).double().to(place)
-        runs.append(trainer.fit(net, X.to(place), y.to(place), sample_weight=torch.tensor(weights).to(place)))
-    here, there = runs
-    assert here.log.equals(there.log)
-    assert [record.mistakes for record in here.history] == [record.mistakes for record in there.history]
-    assert here.history[-1].upper == pytest.approx(there.history[-1].upper, rel=1e-14)
-    assert here.verdict is there.verdict
-    assert here.certificate.separable is there.certificate.separable
-
-
-def test_joint_features(device):
-    X, y = data(4)
-    runs = [
-        tp.RuleTrainer(max_epochs=3).fit(tp.JointPerceptron(3, 4).double().to(place), X, y) for place in ("cpu", device)
-    ]
-    assert runs[0].log.equals(runs[1].log)
-
-
 def test_online(device):
     X, y = data()
     nets = [tp.Perceptron(3).double().to(place) for place in ("cpu", device)]
@@ -247,42 +144,6 @@ def test_kernel(device, kernel, classes):
     here, there = (trainer.fit(None, X.to(place), y, num_classes=classes) for place in ("cpu", device))
     assert here.log.equals(there.log)
     assert torch.equal(here.predict(X), there.predict(X.to(device)).cpu())
-
-
-def test_a_log_is_saved_from_a_device_and_read_on_the_cpu(device, tmp_path):
-    X, y = data()
-    result = tp.RuleTrainer(max_epochs=3).fit(tp.Perceptron(3).double().to(device), X, y)
-    result.log.save(tmp_path / "log.npz")
-    assert tp.MistakeLog.load(tmp_path / "log.npz", X, y).equals(result.log)
-
-
-def test_a_run_resumes_on_another_device(device):
-    X, y = data(count=40)
-    ends = []
-    for first, second in (("cpu", "cpu"), (device, device), (device, "cpu"), ("cpu", device)):
-        trainer = tp.RuleTrainer(max_epochs=6, order="shuffled", select="averaged")
-        run = trainer.start(tp.Perceptron(3).double().to(first), X, y)
-        for _ in range(3):
-            run.epoch()
-        state = run.state_dict()
-        run = trainer.start(tp.Perceptron(3).double().to(second), X, y)
-        run.load_state_dict(state)
-        while run.verdict is None:
-            run.epoch()
-        ends.append(run.result())
-    whole = tp.RuleTrainer(max_epochs=6, order="shuffled", select="averaged").fit(tp.Perceptron(3).double(), X, y)
-    for end in ends:
-        assert end.log.equals(whole.log)
-        assert torch.equal(end.model.weight.cpu(), whole.model.weight)
-
-
-def test_crosscheck(device):
-    X, y = tp.data.gate("AND")
-    for mode in ("sample", "batch"):
-        check = tp.crosscheck(X.to(device), y, epochs=10, mode=mode)
-        assert check.equal
-        assert check.rule.weight.device.type != "cpu" if hasattr(check.rule, "weight") else True
-    assert len(tp.crosscheck(X.to(device), y, epochs=10).rule) == 18
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -366,22 +227,6 @@ def test_minimise(device, head, classes):
     assert found[1].converged
     assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
     same(nets[0].weight, nets[1].weight, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_regression(device, outputs):
-    X, _ = data(None, count=150, seed=2)
-    y = 60 + X[:, :outputs].squeeze(-1) * 2.5
-    nets = []
-    for place in ("cpu", device):
-        net = torch.nn.Linear(3, outputs).double().to(place)
-        torch.nn.init.zeros_(net.weight)
-        torch.nn.init.zeros_(net.bias)
-        tp.descend(net, tp.RegressionHead(), X.to(place), y.to(place), 0.03)
-        nets.append((net.weight.detach().clone(), net))
-        tp.minimise(net, tp.RegressionHead(), X.to(place), y.to(place), l2=0.1)
-    same(nets[0][0], nets[1][0], rtol=0, atol=1e-9)
-    same(nets[0][1].weight, nets[1][1].weight, rtol=1e-9, atol=1e-9)
 
 
 # --- the XOR lab ---
@@ -558,12 +403,9 @@ def test_checkpoints_of_a_device_resume_to_the_bit(device, tmp_path, kind):
     for place in (device, "cpu"):  # from the device to itself, and to the CPU
         again = module()
         trainer_on(place, tmp_path, max_epochs=4).fit(again, loader(), ckpt_path=path, weights_only=False)
-        if place == device:
-            assert all(
-                torch.equal(a.cpu(), b.cpu()) for a, b in zip(again.parameters(), whole.parameters(), strict=True)
-            )
+        close = {"rtol": 0, "atol": 0} if place == device else {"rtol": 1e-5, "atol": 1e-6}
         for a, b in zip(again.parameters(), whole.parameters(), strict=True):
-            torch.testing.assert_close(a.cpu(), b.cpu(), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(a.cpu(), b.cpu(), **close)
     loaded = type(first).load_from_checkpoint(path, map_location="cpu", weights_only=False)
     assert loaded.net.weight.device.type == "cpu"
     assert torch.equal(loaded.net.weight, first.net.weight.cpu())

@@ -115,6 +115,7 @@ def test_an_earlier_run_in_the_folder_is_kept(tmp_path):
     [
         (torch.zeros(4, 5), ValueError, r"in_features=3.*\(2, 5\)"),
         (torch.zeros(4, 3).double(), TypeError, r"net is torch.float32.*torch.float64"),
+        (torch.zeros(4, 3).long(), TypeError, r"net is torch.float32.*torch.int64; use x.to\(torch.float32\)$"),
     ],
 )
 @pytest.mark.parametrize("net", [tp.Perceptron(3), tp.MLP(3)], ids=["linear", "layers"])

@@ -1,6 +1,5 @@
 """Checkpoints and exported weights: whole or not there, checked before they are believed, and free of code."""
 
-import ast
 import enum
 import errno
 import io
@@ -8,7 +7,6 @@ import os
 import pickle
 import random
 import zipfile
-from collections import Counter, OrderedDict, namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -24,25 +22,11 @@ import torchperc as tp
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain
 from torchperc.model.model_file import load_safetensors, save_safetensors
 
-CHATTER = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
-]
-
-
-def chatting(test):
-    for mark in CHATTER:
-        test = mark(test)
-    return test
+pytestmark = pytest.mark.filterwarnings("ignore:.*(does not have many workers|exists and is not empty|LeafSpec)")
 
 
 class Colour(enum.Enum):
     RED = "red"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
 
 
 HALF = np.float64(0.5)
@@ -125,7 +109,6 @@ def same(a, b):
 # --- under a Trainer ---
 
 
-@chatting
 def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
     net = tiny()
     trainer(tmp_path, 1).fit(net, loader())
@@ -139,7 +122,6 @@ def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
     assert zipfile.ZipFile(tmp_path / "last.ckpt").testzip() is None
 
 
-@chatting
 def test_a_module_as_hyper_parameter_is_named_before_anything_is_written(tmp_path):
     with pytest.warns(UserWarning, match="is an instance of `nn.Module`"):
         net = Tiny(gamma=nn.Linear(1, 1))
@@ -164,29 +146,17 @@ def test_folders_are_made_and_files_removed(tmp_path):
     SafeCheckpointIO().remove_checkpoint(str(path))
     assert not path.exists()
     SafeCheckpointIO().remove_checkpoint(path)
-    with pytest.raises(CheckpointError, match=r"cannot remove .*c \("):
-        SafeCheckpointIO().remove_checkpoint(path.parent)
 
 
-def test_every_truncation_is_refused(tmp_path):
-    path, _ = saved(tmp_path)
-    whole = path.read_bytes()
-    for length in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
-        path.write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-            load(path)
-    path.write_bytes(whole + b"\0")
-    with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-        load(path)
-
-
-def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
+def test_a_truncation_or_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
     path, _ = saved(tmp_path)
     whole, bits = path.read_bytes(), random.Random(0)
     for at in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :])
-        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
-            load(path)
+        flipped = whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :]
+        for damaged in (whole[:at], flipped, whole + b"\0"):
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+                load(path)
 
 
 class Malice:
@@ -259,42 +229,6 @@ def test_what_is_not_finite_is_neither_written_nor_loaded(tmp_path, bad):
 
 
 # --- plain types ---
-
-
-def test_plain_converts_and_copies_nothing():
-    Point = namedtuple("Point", "x y")
-    weight = nn.Parameter(torch.ones(2))
-    weight.note = Malice("x")  # an attribute would be pickled along
-    given = {
-        Path("k"): Path("a/b"),
-        Level.LOW: Level.LOW,
-        "point": Point(np.int64(1), np.bool_(True)),
-        "ordered": OrderedDict(a=np.float32(0.5)),
-        "counter": Counter("aab"),
-        "text": np.str_("s"),
-        "version": torch.__version__,
-        "size": torch.Size((2, 3)),
-        (1, "a"): None,
-        "weight": weight,
-    }
-    result = plain(given)
-    tensor = result.pop("weight")
-    assert result == {
-        "k": "a/b",
-        1: 1,
-        "point": (1, True),
-        "ordered": {"a": 0.5},
-        "counter": {"a": 2, "b": 1},
-        "text": "s",
-        "version": str(torch.__version__),
-        "size": (2, 3),
-        (1, "a"): None,
-    }
-    assert repr(result) == repr(ast.literal_eval(repr(result)))  # no subclass hides behind an equal value
-    assert type(tensor) is torch.Tensor
-    assert tensor.data_ptr() == weight.data_ptr()
-    assert not vars(tensor)
-    assert same(torch.load(io.BytesIO(archive(plain(given))), weights_only=True), plain(given))
 
 
 @pytest.mark.parametrize(
@@ -430,23 +364,6 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path, make, message):
     with pytest.raises(ValueError, match=message):
         load_safetensors(path, net)
     assert same(dict(net.state_dict()), before)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_neither_exported_nor_loaded(tmp_path, bad):
-    path, net = exported(tmp_path)
-    before, good = path.read_bytes(), net.weight.detach().clone()
-    with torch.no_grad():
-        net.weight[0, 1] = bad
-    with pytest.raises(ValueError, match=f"cannot save .*: weight holds {bad}"):
-        save_safetensors(net, path)
-    assert path.read_bytes() == before
-    save_file(net.state_dict(), path)
-    with torch.no_grad():
-        net.weight.copy_(good)
-    with pytest.raises(ValueError, match=f"cannot load .*: weight holds {bad}"):
-        load_safetensors(path, net)
-    assert torch.equal(net.weight, good)
 
 
 def test_metadata_is_text_under_names_of_its_own(tmp_path):

@@ -334,10 +334,7 @@ def _refused(rank, size, name, folder):
     trainer.fit(lit, _Batches(*_samples(), 2 + rank if name == "batches" else 2))
 
 
-REFUSED = {
-    "update": "update='sample'.*2 processes",
-    "batches": r"batches per epoch differs.*\[2, 3\]",
-}
+REFUSED = {"update": "update='sample'.*2 processes", "batches": r"batches per epoch differs.*\[2, 3\]"}
 
 
 @pytest.mark.parametrize("name", REFUSED)

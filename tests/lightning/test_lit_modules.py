@@ -93,14 +93,6 @@ def test_the_rule_under_a_trainer_is_the_rule(select, order, classes):
     assert torch.equal(lit.predict_step(val[0]), net.predict(val[0]))
 
 
-def test_the_rule_stops_at_its_verdict():
-    X, y = tp.data.gate("XOR")
-    lit = L.LitRule(tp.Perceptron(2))
-    trainer = trained(lit, L.SliceLoader(X, y), epochs=50)
-    assert trainer.current_epoch == 1
-    assert lit.result.verdict is tp.Verdict.CYCLING
-
-
 def test_what_the_rule_cannot_do_is_said_before_training():
     X, y = tp.data.gate("AND")
     with pytest.raises(ValueError, match="needs validation data"):
@@ -176,15 +168,6 @@ def test_steps_are_counted():
         assert trained(lit, L.SliceLoader(X, y, 10), epochs=-1, max_steps=5).global_step == 5
     separated = L.LitRule(linear())
     assert trained(separated, L.SliceLoader(X, y), epochs=4).global_step == 4
-
-
-def test_sample_updates_say_what_they_cannot_do():
-    with pytest.raises(TypeError, match=r"found MLP; use update='batch' with batch_size=1"):
-        L.LitClassifier(tp.MLP(2), update="sample")
-    for optimizer in (lambda p: torch.optim.Adam(p), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)):
-        lit = L.LitClassifier(tp.Perceptron(4).double(), update="sample", optimizer=optimizer)
-        with pytest.raises(ValueError, match="plain SGD"):
-            trained(lit, L.SliceLoader(*noisy(10)))
 
 
 # --- optima ---
@@ -300,16 +283,6 @@ def test_metrics_of_every_stage(net, head):
     assert torch.equal(predicted, head.decide(scores))
 
 
-@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead("0/1")], ids=str)
-def test_margin_is_the_smallest_distance_from_the_boundary_of_the_head(head):
-    X, y = tp.data.gate("AND")
-    net = tp.Perceptron(2)
-    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
-    metrics = trained(L.LitClassifier(net, head, lr=1e-9), L.SliceLoader(X, y), epochs=1).callback_metrics
-    distances = y * (X @ torch.tensor([3.0, 2.0]) - 4 - head.threshold) / 13**0.5
-    assert float(metrics["margin"]) == pytest.approx(float(distances.min()))
-
-
 def test_wrong_options_are_named():
     net = tp.Perceptron(2)
     for options, message in (
@@ -320,6 +293,8 @@ def test_wrong_options_are_named():
     ):
         with pytest.raises(ValueError, match=message):
             L.LitClassifier(net, **options)
+    with pytest.raises(TypeError, match=r"found MLP; use update='batch' with batch_size=1"):
+        L.LitClassifier(tp.MLP(2), update="sample")
     with pytest.raises(TypeError, match="net must be a module"):
         L.LitClassifier("AND")
     for name, value in (("lr", "auto"), ("start", "two-sample"), ("class_weight", "balanced")):

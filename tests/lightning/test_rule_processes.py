@@ -105,10 +105,7 @@ def _refused(rank, size, kind):
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [
-        ("not asked", "2 processes; use distributed='mix'"),
-        ("mini-batches", "distributed='mix' needs all samples"),
-    ],
+    [("not asked", "2 processes; use distributed='mix'"), ("mini-batches", "distributed='mix' needs all samples")],
 )
 def test_what_cannot_be_learned_together(kind, text):
     for error in processes.run(2, _refused, kind):

@@ -42,14 +42,6 @@ def silent(folder, epochs=3, **options):
     )  # fmt: skip
 
 
-def gradient_step(net, x, y, clip=float("inf")):
-    net.zero_grad()
-    LOSS(net(x), y).backward()
-    torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
-    for p in net.parameters():
-        p.data -= 0.5 * p.grad
-
-
 class Weights(pl.Callback):
     """The weights after every epoch."""
 
@@ -154,13 +146,6 @@ def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind)
     assert lit.trainer.optimizers[0].param_groups[0]["lr"] == lit.lr
 
 
-def test_the_rule_has_no_learning_rate_to_find(tmp_path):
-    lit = made("rule")
-    with pytest.raises(ValueError, match=r"LearningRateFinder; .*lr=1"):
-        Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
-    assert not lit.net.weight.any()
-
-
 @pytest.mark.parametrize("kind", ["gradient", "online"])
 def test_a_batch_size_that_fits_is_found(tmp_path, kind):
     data = L.TabularDataModule("iris", {"positive": "setosa"}, batch_size=2)
@@ -230,7 +215,9 @@ def test_the_rule_has_averages_of_its_own(tmp_path, kind, callback):
 
 
 @pytest.mark.parametrize("kind", ["sample", "rule", "online"])
-@pytest.mark.parametrize("option", [{"accumulate_grad_batches": 3}, {"gradient_clip_val": 0.1}])
+@pytest.mark.parametrize(
+    "option", [{"accumulate_grad_batches": 3}, {"gradient_clip_val": 0.1}, {"precision": "bf16-mixed"}]
+)
 def test_steps_without_a_batch_gradient_refuse_what_changes_it(tmp_path, kind, option):
     with pytest.raises(Exception, match=rf"not supported for manual optimization|{next(iter(option))}"):
         fit(tmp_path, made(kind), batches(kind), **option)
@@ -300,12 +287,6 @@ def test_mixed_precision_trains_and_logs_in_double_precision(tmp_path):
     assert all(value.dtype == torch.float64 for value in trainer.callback_metrics.values())
 
 
-@pytest.mark.parametrize("kind", ["sample", "rule", "online"])
-def test_mixed_precision_that_would_change_nothing_is_refused(tmp_path, kind):
-    with pytest.raises(ValueError, match="precision='bf16-mixed'"):
-        fit(tmp_path, made(kind), batches(kind), precision="bf16-mixed")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_compiled_net_learns_the_same(tmp_path, kind):
@@ -321,9 +302,6 @@ def test_a_compiled_net_learns_the_same(tmp_path, kind):
     assert type(loaded.net) is tp.Perceptron
     assert torch.equal(loaded.net.weight, inner.net.weight)
     assert torch.equal(torch.cat(trainer.predict(compiled, loader(VAL))), inner.net.predict(VAL[0]))
-
-
-# --- loaders ---
 
 
 # --- a LightningCLI of the user's own, and the other name of the package ---

@@ -97,13 +97,6 @@ def test_every_curve_has_one_value_an_epoch(name, epochs, tags, request):
         assert steps(found, tag) == list(range(1, epochs + 1)), tag
 
 
-@pytest.mark.parametrize("name", ["rule", "gradient", "blobs", "xor", "iris"])
-def test_the_last_norm_is_that_of_all_weights(name, request):
-    found = request.getfixturevalue(name)
-    every = torch.cat([values.detach().flatten() for values in found.lit.net.parameters()])
-    assert curve(found, "norm")[-1] == pytest.approx(float(every.norm()))
-
-
 # --- how often ---
 
 

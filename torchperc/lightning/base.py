@@ -1,28 +1,38 @@
-"""What all modules share: scores, metrics once per epoch, checkpoints that can be resumed and rebuilt."""
+"""What the modules share: scores, metrics once per epoch, gradient descent, checkpoints to resume and rebuild from."""
 
 from __future__ import annotations
 
 import atexit
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from torchperc._checks import check_sample_weight
+from torchperc._checks import check_choice, check_number, check_sample_weight, is_sparse
+from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain, verify
 from torchperc.lightning.metrics import ClassificationMetric, EpochMetric, exact_dtype
-from torchperc.model.describe import NETS, as_net, described_net
+from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net, uncompiled
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
+from torchperc.nn.heads import Head, LogisticHead, SquaredHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import scores_of
-from torchperc.samples.process_group import gather, rank_and_size
+from torchperc.samples.process_group import all_reduce, gather, rank_and_size
+from torchperc.theory import rate_warning
 
 FORMAT = 3  # of what the modules write into a checkpoint
 COMPILED = "net._orig_mod."  # what torch.compile makes of the parameter names "net."
+_SGD_OPTIONS = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
+_LOGISTIC_BEARS = 10  # times the limit 2/L: above it a squared error grows forever, the logistic loss flattens out
+_CURVED = (SquaredHead, LogisticHead)  # whose losses have a largest curvature L
+_WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
 
 
 class LitModel(pl.LightningModule):
@@ -39,12 +49,14 @@ class LitModel(pl.LightningModule):
 
     logged: tuple[str, ...] = ("loss", "error")  # for train, val and test; other metrics for train only
     nets: ClassVar[Mapping[str, type[nn.Module]]] = NETS  # which a checkpoint can rebuild
+    free: tuple[str, ...] = ("net", "lr", "scheduler", "interval", "monitor")  # arguments that may change on resuming
 
     def __init__(self, net: nn.Module, head: Head | str) -> None:
         super().__init__()
         self.net, self.head = as_net(net, self.nets), head_by_name(head)
         self.metrics: dict[tuple[str, int], EpochMetric] = {}  # by stage and loader
         self.counted = False  # whether the current batch is in the training metrics
+        self.unfinished: dict[str, Tensor] | None = None  # training metrics of a checkpoint in the middle of an epoch
 
     def save_arguments(self, **arguments: Any) -> None:
         """Save the arguments of ``__init__`` as hyper-parameters, in a form that a checkpoint can hold."""
@@ -60,7 +72,8 @@ class LitModel(pl.LightningModule):
             if width is not None and x.shape[-1] != width:
                 raise ValueError(f"net has in_features={width}, {found}; change the net or the dataset") from error
             if weight is not None and x.dtype != weight.dtype:
-                raise TypeError(f"net is {weight.dtype}, {found}; convert x, or use net.to({x.dtype})") from error
+                other = f", or net.to({x.dtype})" if x.is_floating_point() else ""
+                raise TypeError(f"net is {weight.dtype}, {found}; use x.to({weight.dtype}){other}") from error
             raise
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
@@ -70,11 +83,17 @@ class LitModel(pl.LightningModule):
         """Return the weighted loss of each sample, and add the batch to the metrics of the stage."""
         x, y, weight = self.unpack(batch)
         scores = self(x)
-        losses = self.head.loss(scores, y, reduction="none")
         weight = self.weights(y, weight, None if scores.dim() == 1 else scores.shape[-1])
+        return self.measured(stage, dataloader_idx, scores, y, weight, self.weight_norm())
+
+    def measured(
+        self, stage: str, number: int, scores: Tensor, y: Tensor, weight: Tensor | None, *others: Any
+    ) -> Tensor:
+        """Return the weighted loss of each sample, which is added to the metrics unless LBFGS asks for it again."""
+        losses = self.head.loss(scores, y, reduction="none")
         losses = losses if weight is None else losses * weight.to(losses)
         if not self.is_repeated(stage):
-            self.metric(stage, dataloader_idx).add(losses.detach(), scores.detach(), y, weight, self.weight_norm())
+            self.metric(stage, number).add(losses.detach(), scores.detach(), y, weight, *others)
         return losses
 
     def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0, stage: str = "val") -> None:
@@ -91,12 +110,11 @@ class LitModel(pl.LightningModule):
 
     def unpack(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
         """Return samples, labels, and sample weights or ``None``; refuse batches of another form."""
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-            found = f"{len(batch)} items" if isinstance(batch, tuple | list) else type(batch).__name__
+        items = list(batch) if isinstance(batch, tuple | list) else [batch]
+        if len(items) not in (2, 3) or not all(isinstance(each, Tensor) for each in items[:2]):
+            found = " and ".join(type(each).__name__ for each in items)
             raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader")
-        x, y, weight = (*batch, None)[:3]
-        if not isinstance(x, Tensor) or not isinstance(y, Tensor):
-            raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
+        x, y, weight = (*items, None)[:3]
         if not y.dim() or x.shape[0] != len(y) or (not len(y) and rank_and_size()[1] == 1):
             found = f"found x {tuple(x.shape)} and y {tuple(y.shape)}"
             raise ValueError(f"a batch must have one label per sample, at least one, {found}; give a batch_size")
@@ -141,20 +159,19 @@ class LitModel(pl.LightningModule):
         return ClassificationMetric(self.head, exact)
 
     def metric(self, stage: str, dataloader_idx: int = 0) -> EpochMetric:
-        """Return the metrics of the current epoch, on the device of the module."""
-        found = self.metrics.get((stage, dataloader_idx))
-        if found is None or found.device != self.device:
+        """Return the metrics of the current epoch; of a run that is resumed, those of its checkpoint at first."""
+        if (stage, dataloader_idx) not in self.metrics:
             made = self.metrics[stage, dataloader_idx] = self.new_metric(exact_dtype(self.device)).to(self.device)
-            if found is not None:
-                made.restore(found.saved())
-            return made
-        return found
+            if stage == "train" and self.unfinished is not None:
+                made.restore(self.unfinished)
+        return self.metrics[stage, dataloader_idx]
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Begin new metrics with the first batch; no other hook is called in every run that is resumed."""
         self.counted = False
-        if batch_idx == 0 and ("train", 0) in self.metrics:
-            self.metrics["train", 0].reset()
+        if batch_idx == 0:
+            self.unfinished = None
+            self.metric("train").reset()
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, so that ``on_train_epoch_end`` of every callback sees it."""
@@ -175,21 +192,25 @@ class LitModel(pl.LightningModule):
 
     def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
         """Log the metrics of a stage, or of one of its loaders, unless they are logged already."""
-        for (name, number), metric in sorted(self.metrics.items(), key=lambda item: item[0]):
+        for (name, number), metric in sorted(self.metrics.items()):
             if name != stage or dataloader_idx not in (None, number) or metric.is_empty:
                 continue
-            suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
             metric.merge()
+            self.end_epoch(stage, metric)
             computed = metric.compute()
             if stage == "train":
                 computed["norm"] = self.parameter_norm().to(metric.exact)
             numbers = torch.stack(list(computed.values())).tolist()  # one wait for a device
             metric.reset()
             values = dict(zip(computed, numbers, strict=True))
+            suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
             found = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
             self.log_once(found, prog_bar=True, add_dataloader_idx=dataloader_idx is not None)
             if stage == "train":
                 self.log_once({name: value for name, value in values.items() if (name, value) != ("margin", math.inf)})
+
+    def end_epoch(self, stage: str, metric: Any) -> None:
+        """Do what an epoch ends with, given its metrics in this process, before they are logged."""
 
     def log_once(self, values: Mapping[str, float], **options: Any) -> None:
         """Log values of an epoch, which are the same in all processes: their maximum, as a mean would be rounded."""
@@ -202,7 +223,10 @@ class LitModel(pl.LightningModule):
 
     def kind(self) -> dict[str, Any]:
         """Return what a run must have in common with the checkpoint that it resumes from."""
-        return {"module": type(self).__name__, "head": repr(self.head), "processes": rank_and_size()[1]}
+        fixed = {name: value for name, value in self.hparams.items() if name not in self.free}
+        if isinstance(made := fixed.get("optimizer"), dict):
+            fixed["optimizer"] = made["class_path"]
+        return {"module": type(self).__name__, "head": repr(self.head), "processes": rank_and_size()[1], **fixed}
 
     def is_fitting(self) -> bool:
         """Return whether a Trainer is training the module; ``load_from_checkpoint`` has none."""
@@ -214,7 +238,7 @@ class LitModel(pl.LightningModule):
         net = plain({"net": described_net(self.net, self.nets)})
         checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **net}
         metric = self.metrics.get(("train", 0))
-        checkpoint["metrics"] = gather(None if metric is None or metric.is_empty else metric.saved())
+        checkpoint["metrics"] = gather(self.unfinished if metric is None or metric.is_empty else metric.saved())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse a checkpoint of another run or net; continue the metrics of its epoch."""
@@ -230,17 +254,14 @@ class LitModel(pl.LightningModule):
                     f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}; "
                     "resume the same run, or load the weights alone by load_from_checkpoint(path) of that module"
                 )
-        names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
+        plain_names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
         state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
-        checkpoint["state_dict"] = {names.get(name, name): values for name, values in state.items()}
-        here = {name: tuple(values.shape) for name, values in self.state_dict().items()}
-        found = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
+        checkpoint["state_dict"] = state = {plain_names.get(name, name): values for name, values in state.items()}
+        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
         other = any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found
         if other or (resumed and self.strict_loading and here != found):  # else strict= says what may be missing
             raise CheckpointError(f"the checkpoint is of another net: it has {found}, this net has {here}")
-        metrics = checkpoint["metrics"][self.global_rank] if resumed else None
-        if metrics is not None:
-            self.metric("train").restore(metrics)
+        self.unfinished = checkpoint["metrics"][self.global_rank] if resumed else None
 
     @classmethod
     def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **options: Any) -> Any:
@@ -254,6 +275,138 @@ class LitModel(pl.LightningModule):
         if self.trainer.world_size > 1:
             atexit.unregister(_end_processes)
             atexit.register(_end_processes)
+
+
+class LitDescent(LitModel):
+    """Gradient descent on a head's loss: a step per batch by autograd, or per sample by a compiled loop.
+
+    The arguments are those of :class:`LitClassifier`. They are hyper-parameters, and ``load_from_checkpoint(path)``
+    rebuilds torchperc's own nets and heads and torch's optimizers and schedulers; pass others again, as ``net=`` or
+    ``optimizer=``.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        head: Head | str,
+        lr: float | None = None,
+        update: str = "batch",
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        interval: str = "epoch",
+        monitor: str | None = None,
+    ) -> None:
+        super().__init__(net, head)
+        self.make_optimizer = as_factory("optimizer", optimizer)
+        self.make_scheduler = as_factory("scheduler", scheduler)
+        default = 0.1 if optimizer is None else None
+        self.lr = default if lr is None else check_number("lr", lr, above=0)
+        self.update = check_choice("update", update, ("batch", "sample"))
+        self.interval, self.monitor = check_choice("interval", interval, ("epoch", "step")), monitor
+        if scheduler is None and (monitor is not None or interval != "epoch"):
+            raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
+        if update == "sample":
+            check_linear(uncompiled(self.net))
+
+    def save_arguments(self, **arguments: Any) -> None:
+        """Save the arguments of ``__init__`` as hyper-parameters."""
+        made = {"optimizer": self.make_optimizer, "scheduler": self.make_scheduler}
+        arguments |= {name: described_factory(make) for name, make in made.items()}
+        own = {"lr": self.lr, "update": self.update, "interval": self.interval, "monitor": self.monitor}
+        super().save_arguments(**own, **arguments)
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimizer, and the scheduler if there is one."""
+        make: Callable[..., Optimizer] = self.make_optimizer or torch.optim.SGD
+        optimizer = make(self.net.parameters(), **({} if self.lr is None else {"lr": self.lr}))
+        if self.make_scheduler is None:
+            return optimizer
+        scheduler = self.make_scheduler(optimizer)
+        if isinstance(scheduler, ReduceLROnPlateau) == (self.monitor is None):
+            name = type(scheduler).__name__
+            raise ValueError(f"monitor={self.monitor!r} with {name}; ReduceLROnPlateau needs one, such as 'loss/val'")
+        config = {"scheduler": scheduler, "interval": self.interval, "monitor": self.monitor}
+        return {"optimizer": optimizer, "lr_scheduler": config}
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """Return the mean loss of a batch; with ``update="sample"``, after a step for each of its samples."""
+        if self.update == "sample":
+            return self.sample_steps(batch)
+        if batch_idx == 0 and self.trainer.global_step == 0:
+            self.warn_of_a_large_lr(batch)
+        return self.batch_mean(self.step(batch, "train"))
+
+    def batch_mean(self, losses: Tensor) -> Tensor:
+        """Return the mean over the batch of all processes, such that DDP's mean of gradients is its gradient."""
+        processes = self.trainer.world_size
+        if processes == 1:
+            return losses.mean()
+        sums = torch.stack([losses.detach().sum(), losses.new_tensor(len(losses))]).to(exact_dtype(losses.device))
+        total, samples = all_reduce(sums)
+        own = losses.sum() * (processes / samples).to(losses)
+        mean: Tensor = own + ((total / samples).to(losses) - own.detach())  # the value that a line search compares
+        return mean
+
+    def on_train_start(self) -> None:
+        """Refuse processes with different numbers of batches, which would wait for each other forever."""
+        counts = gather(self.trainer.num_training_batches)
+        if len(set(counts)) > 1:
+            raise ValueError(f"the number of batches per epoch differs between processes: {counts}; use a SliceLoader")
+
+    def warn_of_a_large_lr(self, batch: Any) -> None:
+        """Warn if plain full-batch descent in one process is certain to diverge."""
+        net, lr, squared = uncompiled(self.net), self.lr, isinstance(self.head, SquaredHead)
+        alone = self.trainer.world_size == 1 and self.trainer.num_training_batches == 1 and self.make_optimizer is None
+        if lr is None or not alone or not isinstance(net, nn.Linear) or not isinstance(self.head, _CURVED):
+            return
+        X = self.unpack(batch)[0].detach().cpu()
+        numbers = X.values().numel() if is_sparse(X) else X.numel()
+        if numbers * X.shape[1] <= _WORTH_A_LOOK and X.dtype.itemsize >= 4 and X.shape[1] == net.in_features:
+            classes = None if len(net.weight) == 1 else len(net.weight)
+            warned = partial(rate_warning, head=self.head, X=X, bias=net.bias is not None, num_classes=classes)
+            if warned(lr if squared else lr / _LOGISTIC_BEARS):
+                warnings.warn(str(warned(lr)), UserWarning, stacklevel=2)
+
+    # --- update="sample" ---
+
+    def on_fit_start(self) -> None:
+        """Refuse what ``update="sample"`` would ignore, or what would give other weights in each process."""
+        if self.update == "batch":
+            return
+        trainer, optimizer = self.trainer, self.trainer.optimizers[0]
+        options = {name: any(group.get(name) for group in optimizer.param_groups) for name in _SGD_OPTIONS}
+        options |= {
+            type(optimizer).__name__: not isinstance(optimizer, torch.optim.SGD),
+            "several parameter groups": len(optimizer.param_groups) > 1,
+            "accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
+            "gradient_clip_val": bool(trainer.gradient_clip_val),
+            f"precision={trainer.precision!r}": "mixed" in str(trainer.precision),
+            f"{trainer.world_size} processes": trainer.world_size > 1,
+            "requires_grad=False": not all(each.requires_grad for each in self.net.parameters()),
+        }
+        if found := [name for name, holds in options.items() if holds]:
+            raise ValueError(
+                f"update='sample' makes the steps of plain SGD in one process, found {', '.join(found)}; use 'batch'"
+            )
+
+    def sample_steps(self, batch: Any) -> Tensor:
+        """Make a step for each sample of a batch; return the mean loss before the steps."""
+        x, y, weight = self.unpack(batch)
+        if is_sparse(x) and x.device.type != "cpu":
+            raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
+        norm, net = self.weight_norm(), check_linear(uncompiled(self.net))
+        weight = self.weights(y, weight, None if len(net.weight) == 1 else len(net.weight))
+        if weight is None or bool(weight.any()):
+            lr = float(self.trainer.optimizers[0].param_groups[0]["lr"])
+            scores = descend(net, self.head, x, y, lr, sample_weight=weight)
+        else:  # which moves nothing
+            scores = self(x).detach()
+        return self.measured("train", 0, scores, y, weight, norm).mean()
+
+    def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:
+        """With ``update="sample"`` nothing: the weights have moved, and the optimizer finds no gradients."""
+        if self.update == "batch":
+            super().backward(loss, *args, **options)
 
 
 def _end_processes() -> None:

@@ -146,9 +146,8 @@ class SaveOnSignal(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Install the handlers; exit at once if SIGTERM came before."""
-        if trainer.received_sigterm:
-            self._received = signal.SIGTERM
-        self._leave_if_told(trainer)
+        self._received = signal.SIGTERM if trainer.received_sigterm else self._received
+        self.on_train_epoch_end(trainer, pl_module)
         for name in ("SIGTERM", "SIGINT", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
@@ -157,40 +156,34 @@ class SaveOnSignal(pl.Callback):
     def _note(self, number: int, frame: FrameType | None) -> None:
         """Remember a signal; a second one is for the handler from before."""
         if self._received is not None:
-            self._restore()
+            self.on_train_end()
             signal.raise_signal(number)
         self._received = number
 
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Save and exit if a signal came; at the last batch, at the end of the epoch."""
         if not trainer.is_last_batch:
-            self._leave_if_told(trainer)
+            self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save and exit if a signal came."""
-        self._leave_if_told(trainer)
-
-    def _leave_if_told(self, trainer: pl.Trainer) -> None:
-        told = max(gather(self._received or 0))  # to save a checkpoint is the work of all processes
-        if told:
+        """Save and exit if a signal came to any process: to save a checkpoint is the work of all."""
+        received = max(gather(self._received or 0))
+        if received:
             trainer.save_checkpoint(self.path)
-            self._restore()
-            raise SystemExit(128 + told)
+            self.on_train_end()
+            raise SystemExit(128 + received)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, *_: Any) -> None:
         """Restore the handlers, before Lightning restores those from before the run."""
-        self._restore()
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Restore the handlers; Ctrl-C before the first epoch exits with 130, where Lightning would exit with 1."""
-        self._restore()
-        if isinstance(exception, KeyboardInterrupt):
-            raise SystemExit(130) from None
-
-    def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Restore the handlers; Ctrl-C before the first epoch exits with 130, where Lightning would exit with 1."""
+        self.on_train_end()
+        if isinstance(exception, KeyboardInterrupt):
+            raise SystemExit(130) from None
 
 
 class RandomState(pl.Callback):
@@ -204,10 +197,8 @@ class RandomState(pl.Callback):
 
     def on_save_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Save the states of all processes."""
-        own, device = {"cpu": torch.get_rng_state()}, trainer.strategy.root_device
-        if device.type != "cpu":
-            own[device.type] = torch.get_device_module(device).get_rng_state().cpu()
-        checkpoint["random_state"] = gather(own)
+        devices = {"cpu", trainer.strategy.root_device.type}
+        checkpoint["random_state"] = gather({device: _generator(device).get_rng_state().cpu() for device in devices})
 
     def on_load_checkpoint(self, trainer: pl.Trainer, _: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Keep them for the start of training."""
@@ -215,14 +206,16 @@ class RandomState(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the state of the checkpoint, if there is one, before a ``DataLoader`` draws its order by it."""
-        if trainer.global_rank < len(self.states):
-            own, device = self.states[trainer.global_rank], trainer.strategy.root_device
-            torch.set_rng_state(own["cpu"].cpu().clone())  # torch may crash on a view
-            if device.type in own and device.type != "cpu":
-                torch.get_device_module(device).set_rng_state(own[device.type].cpu().clone())
+        own = self.states[trainer.global_rank] if trainer.global_rank < len(self.states) else {}
+        for device in own.keys() & {"cpu", trainer.strategy.root_device.type}:
+            _generator(device).set_rng_state(own[device].cpu().clone())  # torch may crash on a view
         self.states = []
 
     on_train_start = on_fit_start  # some strategies load checkpoints in between
+
+
+def _generator(device: str) -> Any:
+    return torch if device == "cpu" else torch.get_device_module(device)
 
 
 class SetAside(pl.Callback):

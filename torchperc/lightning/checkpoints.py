@@ -32,7 +32,7 @@ class CheckpointError(ValueError):
     """A checkpoint that cannot be written or must not be loaded."""
 
 
-class SafeCheckpointIO(pl.plugins.CheckpointIO):
+class SafeCheckpointIO(pl.plugins.TorchCheckpointIO):
     """Writes a Trainer's checkpoints atomically with a checksum, and loads nothing that could run code.
 
     What :meth:`load_checkpoint` would refuse is not written, so the last good file stays.
@@ -50,12 +50,14 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint, made :func:`plain`, to a local file, whose folder is created if needed."""
-        if storage_options is not None:
-            raise TypeError(f"storage_options={storage_options!r} is not supported by SafeCheckpointIO; leave it out")
-        target, buffer = _local(path), io.BytesIO()
-        torch.save(_sound(plain(checkpoint), f"cannot write {target}"), buffer)
+        if "://" in str(path) or storage_options is not None:
+            raise CheckpointError(
+                f"cannot write {path}: SafeCheckpointIO works on local files, without storage_options"
+            )
+        buffer = io.BytesIO()
+        torch.save(_sound(plain(checkpoint), f"cannot write {path}"), buffer)
         try:
-            write_atomically(target, _seal(buffer.getvalue()), make_folder=True)
+            write_atomically(Path(path), _seal(buffer.getvalue()), make_folder=True)
         except OSError as error:
             raise CheckpointError(str(error)) from error
 
@@ -63,11 +65,8 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Read a file that :meth:`save_checkpoint` wrote, always with ``weights_only=True``; refuse any other."""
-        if weights_only is False:
-            raise ValueError("weights_only=False would run code found in the file; leave it out")
-        path = _local(path)
         try:
-            content = path.read_bytes()
+            content = Path(path).read_bytes()
         except OSError as error:
             raise CheckpointError(f"cannot read {path} ({error.strerror or error}); check the path") from error
         if not content[:-_DIGEST].endswith(_MARK):
@@ -80,13 +79,6 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
         if "pytorch-lightning_version" not in _sound(checkpoint, f"cannot load {path}"):
             raise CheckpointError(f"cannot load {path}: it holds weights but no run to resume; use a Trainer's file")
         return dict(checkpoint)
-
-    def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint file, if it exists."""
-        try:
-            _local(path).unlink(missing_ok=True)
-        except OSError as error:
-            raise CheckpointError(f"cannot remove {path} ({error.strerror or error}); remove it by hand") from error
 
 
 def plain(value: Any, at: str = "") -> Any:
@@ -141,12 +133,6 @@ def _seal(archive: bytes) -> bytes:
     """Return a zip archive with the checksum as its comment, whose length is the archive's last two bytes."""
     body = archive[:-2] + (len(_MARK) + _DIGEST).to_bytes(2, "little")
     return body + _MARK + checksum(body, size=_DIGEST // 2).encode()
-
-
-def _local(path: str | Path) -> Path:
-    if "://" in str(path):  # as a local path it would make a folder named after the protocol
-        raise CheckpointError(f"cannot use {path}: SafeCheckpointIO works on local files; give a path without '://'")
-    return Path(path)
 
 
 def _sound(checkpoint: Any, what: str) -> dict[str, Any]:

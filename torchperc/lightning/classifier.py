@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc._checks import check_number
-from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import exact_dtype
 from torchperc.nn.heads import NAMED_HEADS, Head, RegressionHead
 
@@ -86,22 +86,16 @@ class LitClassifier(LitDescent):
         factors = self.table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss checks labels
         return factors if weight is None else weight * factors
 
-    def kind(self) -> dict[str, Any]:
-        """Return what a run must have in common with the checkpoint that it resumes from."""
-        return {**super().kind(), "class_weight": self.class_weight}
-
 
 def check_class_weight(class_weight: Any) -> ClassWeight:
     """Return factors per label as a dict, or as a list in the order of the classes."""
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, Mapping):
-        return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
     values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
+    if isinstance(values, Mapping):
+        return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in values.items()}
+    if values is None:
+        return None
     if not isinstance(values, list | tuple):
-        raise TypeError(
-            f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {class_weight!r}"
-        )
+        raise TypeError(f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {values!r}")
     return [check_number(f"class_weight[{index}]", w, at_least=0) for index, w in enumerate(values)]
 
 
@@ -111,7 +105,7 @@ def label_factors(class_weight: dict[int, float] | list[float], classes: int | N
     if isinstance(class_weight, list):
         if len(class_weight) != len(labels):
             raise ValueError(f"class_weight has {len(class_weight)} factors for {len(labels)} classes; give one each")
-        class_weight = dict(zip(labels, class_weight, strict=True))
-    if unknown := [label for label in class_weight if label not in labels]:
-        raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")
+        return dict(zip(labels, class_weight, strict=True))
+    if unknown := class_weight.keys() - set(labels):
+        raise ValueError(f"class_weight names label {unknown.pop()!r}; the labels are {', '.join(map(str, labels))}")
     return {label: class_weight.get(label, 1.0) for label in labels}

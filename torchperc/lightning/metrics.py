@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,12 +38,18 @@ class EpochMetric(Metric):
         super().__init__()
         self.exact = exact
         self.rows: list[tuple[Any, ...]] = []  # of batches that are not merged yet
+        self.merges: dict[str, Callable[[Tensor], Tensor]] = {}  # of each state, those of batches or processes: (R, …)
         self.add_sums("samples", "loss")
+
+    def add_merged(self, name: str, empty: Tensor, merge: Callable[[Tensor], Tensor]) -> None:
+        """Add a state, its value for no samples, and the function that merges those of several sets of samples."""
+        self.merges[name] = merge
+        self.add_state(name, empty.to(self.exact), dist_reduce_fx=merge)
 
     def add_sums(self, *names: str) -> None:
         """Add states that are summed over batches and processes."""
         for name in names:
-            self.add_state(name, torch.zeros((), dtype=self.exact), dist_reduce_fx="sum")
+            self.add_merged(name, torch.zeros(()), _total)
 
     def add(self, losses: Tensor, *batch: Any, **_: Any) -> None:
         """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs."""
@@ -54,16 +62,18 @@ class EpochMetric(Metric):
         return ()
 
     def merge(self) -> None:
-        """Update the sums by the rows."""
+        """Merge the rows into the states."""
         if self.rows:
-            columns = zip(*self.rows, strict=True)  # counts stay on the host, which need not wait for the device
-            self.update(*(torch.stack(c) if isinstance(c[0], Tensor) else torch.tensor(c) for c in columns))
+            count = partial(torch.full, (1,), dtype=self.exact, device=self.device)  # for which no host waits
+            columns = zip(*self.rows, strict=True)
+            self.update(*(torch.stack(c) if isinstance(c[0], Tensor) else count(fill_value=sum(c)) for c in columns))
             self.rows.clear()
 
-    def update(self, samples: Any, loss: Any, *_: Any, **__: Any) -> None:
-        """Add numbers of samples, and their summed losses."""
-        self.samples.add_(samples.sum())
-        self.loss.add_(loss.sum())
+    def update(self, *columns: Tensor, **_: Any) -> None:
+        """Merge numbers of batches, a column (R, …) for each state, into the states."""
+        for (name, merge), column in zip(self.merges.items(), columns, strict=False):
+            column = torch.atleast_1d(column).to(self.exact)
+            setattr(self, name, merge(torch.cat([getattr(self, name).expand_as(column[:1]), column])))
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all processes by name."""
@@ -79,20 +89,15 @@ class EpochMetric(Metric):
         super().reset()
         self.rows.clear()
 
-    def saved(self) -> dict[str, Any]:
-        """Return sums and rows of this process, for a checkpoint."""
-        states = {name: torch.as_tensor(state).cpu().clone() for name, state in self.metric_state.items()}
-        columns = zip(*self.rows, strict=True)
-        rows = [torch.stack(c).cpu() if isinstance(c[0], Tensor) else list(c) for c in columns]
-        return {"sums": states, "rows": rows, "count": self.update_count}
+    def saved(self) -> dict[str, Tensor]:
+        """Return the states of this process, for a checkpoint."""
+        self.merge()
+        return {name: getattr(self, name).cpu().clone() for name in self.merges}
 
-    def restore(self, saved: dict[str, Any]) -> None:
+    def restore(self, saved: dict[str, Tensor]) -> None:
         """Continue from what a checkpoint saved."""
-        for name, state in saved["sums"].items():
-            setattr(self, name, state.to(self.device, self.exact))
-        columns = (c.to(self.device) if isinstance(c, Tensor) else c for c in saved["rows"])
-        self.rows = list(zip(*columns, strict=True))
-        self._update_count = saved["count"]  # else torchmetrics warns that nothing was added
+        self.reset()
+        self.update(*(state[None].to(self.device) for state in saved.values()))
 
 
 class ClassificationMetric(EpochMetric):
@@ -107,27 +112,18 @@ class ClassificationMetric(EpochMetric):
         self.head = head
         self.own_mistakes = type(head).mistakes is not Head.mistakes
         self.add_sums("errors", "mistakes")
-        self.add_state("margin", torch.full((), torch.inf, dtype=exact), dist_reduce_fx="min")
+        self.add_merged("margin", torch.tensor(torch.inf), _smallest)
 
     def measure(
         self, scores: Tensor, y: Tensor, weight: Any = None, norm: Tensor | None = None, made: int | None = None
     ) -> tuple[Any, ...]:
-        """Return errors and mistakes (of the rule those ``made``), the smallest y·s, and ‖w‖ of a linear net."""
-        errors: Any = (self.head.decide(scores) != y).sum() if made is None else made
+        """Return errors and mistakes (of the rule those ``made``), and the smallest y·s/‖w‖ of a linear net."""
+        errors: Any = torch.count_nonzero(self.head.decide(scores) != y) if made is None else made
         mistakes = self.head.mistakes(scores, y).sum() if made is None and self.own_mistakes else errors
         if norm is None or scores.dim() > 1 or not len(y):
-            return errors, mistakes, scores.new_full((), torch.inf), scores.new_ones(())
+            return errors, mistakes, scores.new_full((), torch.inf)
         threshold = self.head.threshold
-        return errors, mistakes, (y * (scores - threshold if threshold else scores)).min(), norm
-
-    def update(self, samples: Any, loss: Any, *others: Any, **_: Any) -> None:
-        """Add the columns of batches."""
-        super().update(samples, loss)
-        errors, mistakes, nearest, norm = others
-        self.errors.add_(errors.sum())
-        self.mistakes.add_(mistakes.sum())
-        margins = (nearest / norm).nan_to_num(0.0, torch.inf, -torch.inf)  # of zero weights 0/0, which is 0 here
-        self.margin = torch.minimum(self.margin, margins.min().to(self.exact))
+        return errors, mistakes, (y * (scores - threshold if threshold else scores)).min() / norm
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all processes by name."""
@@ -148,20 +144,14 @@ class RegressionMetric(EpochMetric):
     def __init__(self, unit: float = 1.0, exact: torch.dtype = torch.float64) -> None:
         super().__init__(exact)
         self.unit = unit
-        self.add_state("moments", torch.zeros(4, 1, dtype=exact), dist_reduce_fx=merge_moments)
+        self.add_merged("moments", torch.zeros(4, 1), _merge_moments)
 
     def measure(self, scores: Tensor, y: Tensor, weight: Tensor | None = None, *_: Any) -> tuple[Tensor]:
         """Return the moments of predictions and targets, (N,) or (N, K), with sample weights (N,)."""
         outputs = y.shape[1] if y.dim() > 1 else 1
         s, y = (values.to(self.exact).reshape(len(y), outputs) for values in (scores, y))
         w = torch.ones_like(y) if weight is None else weight.to(self.exact)[:, None].expand_as(y)
-        return (merge_moments(torch.stack([w, y, torch.zeros_like(y), w * (y - s).square()], dim=1)),)
-
-    def update(self, samples: Any, loss: Any, *others: Any, **_: Any) -> None:
-        """Add the columns of batches."""
-        super().update(samples, loss)
-        (moments,) = others
-        self.moments = merge_moments(torch.cat([self.moments.expand_as(moments[0])[None], moments]))
+        return (_merge_moments(torch.stack([w, y, torch.zeros_like(y), w * (y - s).square()], dim=1)),)
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name; R² of equal targets is 1 if all are met, else 0."""
@@ -171,7 +161,15 @@ class RegressionMetric(EpochMetric):
         return {**super().compute(), "rmse": rmse, "r2": r2.mean()}
 
 
-def merge_moments(moments: Tensor) -> Tensor:
+def _total(values: Tensor) -> Tensor:
+    return values.sum(0)
+
+
+def _smallest(margins: Tensor) -> Tensor:
+    return margins.nan_to_num(0.0, torch.inf, -torch.inf).amin(0)  # of zero weights 0/0, which is 0 here
+
+
+def _merge_moments(moments: Tensor) -> Tensor:
     """Return the moments (4, K) of all samples from those of R sets of them, (R, 4, K)."""
     weight, mean, spread, squares = moments.unbind(1)
     total = weight.sum(0)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import RegressionMetric
 from torchperc.nn.heads import RegressionHead
 

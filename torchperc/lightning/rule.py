@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.classifier import check_class_weight, label_factors
 from torchperc.lightning.metrics import exact_dtype
 from torchperc.model.describe import uncompiled
-from torchperc.nn.heads import Head, PerceptronHead
+from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.make_problem import check_net
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
@@ -63,7 +64,7 @@ class LitRule(LitModel):
         ('shuffled', 'torchperc.Perceptron')
     """
 
-    rule_head: Head = PerceptronHead()
+    free = ("net", "engine")
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class LitRule(LitModel):
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
-        super().__init__(net, self.rule_head)
+        super().__init__(net, PerceptronHead())
         class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
         if isinstance(class_weight, list):
             units = len(getattr(uncompiled(self.net), "weight", ()))
@@ -92,7 +93,7 @@ class LitRule(LitModel):
         options |= {"class_weight": class_weight, "distributed": distributed, "mixing": mixing}
         self.trainer_options = plain(options)
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
-        self.check_net()
+        check_net(uncompiled(self.net))
         self.save_arguments(**self.trainer_options)
         self.automatic_optimization = False
         self.run: RuleRun | None = None  # of one batch
@@ -102,18 +103,12 @@ class LitRule(LitModel):
         self.verdict: Verdict | None = None
         self.norm = 0.0  # of the stream's weights
         self.total = 0.0  # Σ of the coefficients of all mistakes in the stream; NaN if it began at other weights
-        self.saved: dict[str, Any] | None = None  # the state of a run that is resumed
+        self.saved: dict[str, Any] = {}  # the state of a run that is resumed
         self.wrong: list[tuple[float, float]] = []  # wrong decisions and samples of each validation loader
-
-    def check_net(self) -> None:
-        """Refuse a net that the rule cannot train."""
-        check_net(uncompiled(self.net))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return an optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
-
-    # --- training ---
 
     def setup(self, stage: str) -> None:
         """Refuse what would change the weights or give each process other ones."""
@@ -133,40 +128,26 @@ class LitRule(LitModel):
     def on_fit_start(self) -> None:
         """Begin a new run; one that is resumed after its verdict stops at once."""
         self.run, self.stream = None, None
-        if self.saved is not None and self.saved["verdict"] not in (None, Verdict.BUDGET.value):
-            self.trainer.should_stop = True
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """End an epoch whose last batch was saved, but not its end, and begin a new one."""
-        metric: Any = self.metrics.get(("train", 0))
-        if batch_idx == 0 and metric is not None and not metric.is_empty:
-            self.begin_stream()
-            metric.merge()
-            self.end_epoch(int(metric.mistakes))
-        super().on_train_batch_start(batch, batch_idx)
+        self.trainer.should_stop |= self.saved.get("verdict") not in (None, Verdict.BUDGET.value)
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
-        """Present a batch to the rule."""
+        """Present a batch to the rule; after the last one, log the epoch."""
         x, y, weight = self.unpack(batch)
         if self.trainer.num_training_batches == 1:
             self.learn_all(x, y, weight)
         else:
-            if self.stream is None:
-                self.begin_stream()
             self.learn_next(x, y, weight)
         self.optimizers().step()  # type: ignore[union-attr]  # there is one
+        self.on_train_batch_end()  # before a callback saves the run
 
-    def rule_samples(self, x: Any, y: Tensor) -> tuple[Any, Tensor]:
-        """Return samples and labels as the rule reads them."""
-        return x, y.cpu() if is_sparse(x) else y
+    # --- one batch: a run ---
 
     def learn_all(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
         """Make one epoch of the run on these samples."""
         if self.run is None:
             if self.trainer_options["select"] == "best-validation" and not any(self.trainer.num_val_batches):
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
-            self.samples = (x, y, weight)
-            self.run = self.started_run(x, y, weight)
+            self.samples, self.run = (x, y, weight), self.started_run(x, y, weight)
         if not _same((x, y, weight), self.samples):
             raise ValueError(
                 "the batch differs from that of the last epoch; use LitRule(order='shuffled') and shuffle=False, in "
@@ -184,23 +165,15 @@ class LitRule(LitModel):
         rule = RuleTrainer(max_epochs=most if most > 0 else 2**31, **self.trainer_options)
         net: Any = deepcopy(uncompiled(self.net))
         saved = self.take_saved("run")
-        if saved is not None:
+        if saved:
             net.load_state_dict(saved["start"])
         self.start = {name: values.clone() for name, values in net.state_dict().items()}
-        if is_sparse(x):  # which the rule reads on the CPU
-            net = net.cpu()
-        run = rule.start(net, *self.rule_samples(x, y), sample_weight=weight)
-        if saved is not None:
+        x, y, net = (x, y.cpu(), net.cpu()) if is_sparse(x) else (x, y, net)  # sparse samples are read on the CPU
+        run = rule.start(net, x, y, sample_weight=weight)
+        if saved:
             run.load_state_dict(saved["run"])
             run.verdict = None if run.verdict is Verdict.BUDGET else run.verdict  # max_epochs may be larger now
         return run
-
-    def take_saved(self, kind: str) -> dict[str, Any] | None:
-        """Return the state of a checkpoint to resume from, if there is one, of a ``"run"`` or a ``"stream"``."""
-        saved, self.saved = self.saved, None
-        if saved is not None and kind not in saved:
-            raise CheckpointError("the checkpoint is of a run on other batches; resume it with the same loader")
-        return saved
 
     def log_run(self, run: RuleRun) -> None:
         """Log an epoch of a run on one batch: what it counted, and loss and margin after it."""
@@ -213,77 +186,61 @@ class LitRule(LitModel):
         self.log_once({"loss/train": loss, "error/train": record.mistakes / run.count}, prog_bar=True)
         self.log_once(values)
 
+    # --- several batches: a stream ---
+
     @torch.no_grad()
     def learn_next(self, x: Any, y: Tensor, weight: Tensor | None) -> None:
         """Learn these samples online."""
-        scores, norm = self(x), self.weight_norm()
-        losses, made = self.head.loss(scores, y, reduction="none"), 0
+        if self.stream is None:
+            self.begin_stream()
+        net: Any = uncompiled(self.net)
+        scores, norm, made = self(x), self.weight_norm(), 0
         if weight is None or weight.any():
-            made = self.learn_chunk(*self.rule_samples(x, y), weight)
-        self.metric("train").add(losses, scores, y, weight, norm, made)
+            labels = y.cpu() if is_sparse(x) else y
+            self.result = self.rule.learn_chunk(self.stream, net, x, labels, sample_weight=weight)
+            self.norm, made = self.result.history[-1].norm, len(self.result.log)
+            self.total += float(self.result.log.coef.abs().sum())
+        self.measured("train", 0, scores, y, None, norm, made)
 
     def begin_stream(self) -> None:
         """Begin online learning, or continue that of a checkpoint."""
         saved, net = self.take_saved("stream"), uncompiled(self.net)
         try:
             self.rule.check_stream()
-            for name, value in (("prove", True), ("select", "voted")):
-                if self.trainer_options[name] == value:
-                    raise ValueError(f"{name}={value!r} would have to keep all samples")
+            if self.trainer_options["prove"]:
+                raise ValueError("prove=True would have to keep all samples")
         except ValueError as error:
             raise ValueError(
                 f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
             ) from None
         self.stream, self.history, self.verdict = self.rule.new_stream(net), [], None
         self.total = math.nan if any(bool(values.any()) for values in net.parameters()) else 0.0
-        if saved is not None:
+        if saved:
             self.stream.load_state_dict(saved["stream"])
             self.history = [EpochRecord(*record) for record in saved["history"]]
             self.total, self.norm = saved["total"], saved["norm"]
-
-    def learn_chunk(self, X: Any, y: Any, weight: Tensor | None) -> int:
-        """Learn a chunk of the stream; return the number of mistakes."""
-        net: Any = uncompiled(self.net)
-        self.result = self.rule.learn_chunk(self.stream, net, X, y, sample_weight=weight)
-        self.norm = self.result.history[-1].norm
-        self.total += float(self.result.log.coef.abs().sum())
-        return len(self.result.log)
-
-    def log_epoch(self, stage: str, dataloader_idx: int | None = None) -> None:
-        """Log the metrics of a stage; of a stream, the end of the epoch and what it means for the verdict."""
-        metric: Any = self.metrics.get((stage, dataloader_idx or 0))
-        if metric is None or metric.is_empty:
-            super().log_epoch(stage, dataloader_idx)
-            return
-        metric.merge()
-        mistakes = int(metric.mistakes)
-        if stage == "val" and self.trainer_options["select"] == "best-validation":
-            self.wrong += gather(self.decisions(metric))
-        super().log_epoch(stage, dataloader_idx)
-        if stage != "train":
-            return
-        record, most = self.end_epoch(mistakes), self.trainer.max_epochs or -1
-        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
-        self.log_once(values if record.upper is None else {**values, "theory/upper": record.upper})
-        if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
-            self.verdict = Verdict.SEPARATED
-        elif len(self.history) >= most > 0:
-            self.verdict = Verdict.BUDGET
-        self.trainer.should_stop |= self.verdict is not None
 
     def parameter_norm(self) -> Tensor:
         """Return the norm of the stream's weights; the net may have their average."""
         return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
 
-    def end_epoch(self, mistakes: int) -> EpochRecord:
-        """Return the record of an epoch of the stream, which is added to the history."""
-        upper = self.norm / self.total if self.total > 0 else None
-        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
-        return self.history[-1]
+    # --- the end of an epoch, and of the run ---
 
-    def decisions(self, metric: Any) -> tuple[float, float]:
-        """Return how many decisions were wrong, and of how many."""
-        return float(metric.errors), float(metric.samples)
+    def end_epoch(self, stage: str, metric: Any) -> None:
+        """Note the wrong decisions of a validation; after an epoch of a stream, add it to the history and judge it."""
+        if stage == "val" and self.trainer_options["select"] == "best-validation":
+            self.wrong += gather((float(metric.errors), float(metric.samples)))
+        if stage != "train":
+            return
+        mistakes, upper = int(metric.mistakes), self.norm / self.total if self.total > 0 else None
+        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
+        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
+        self.log_once(values if upper is None else {**values, "theory/upper": upper})
+        if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
+            self.verdict = Verdict.SEPARATED
+        elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
+            self.verdict = Verdict.BUDGET
+        self.trainer.should_stop |= self.verdict is not None
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for ``"best-validation"``."""
@@ -304,17 +261,13 @@ class LitRule(LitModel):
 
     def on_fit_end(self) -> None:
         """Make the result of a run that was resumed after its last epoch."""
-        if self.run is None and self.saved is not None and "run" in self.saved:
+        if self.run is None and "run" in self.saved:
             loader: Any = self.trainer.train_dataloader
             batch = self.transfer_batch_to_device(next(iter(loader)), self.device, 0)
             self.run = self.started_run(*self.unpack(batch))
             self.on_train_end()
 
     # --- checkpoints ---
-
-    def kind(self) -> dict[str, Any]:
-        """Return what a run must have in common with the checkpoint that it resumes from."""
-        return {**super().kind(), **{name: value for name, value in self.trainer_options.items() if name != "engine"}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the run: log, weights, random state."""
@@ -325,7 +278,7 @@ class LitRule(LitModel):
             rule |= {"run": self.run.state_dict(), "start": self.start}
         elif self.stream is not None:
             rule["stream"] = self.stream.state_dict()
-        checkpoint["rule"] = rule if self.saved is None else self.saved
+        checkpoint["rule"] = self.saved or rule
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue the run if it is resumed by ``trainer.fit(ckpt_path=…)``, else keep its result."""
@@ -336,15 +289,23 @@ class LitRule(LitModel):
             nothing: Any = None  # log and model would need the samples
             verdict = Verdict(rule["verdict"] or Verdict.BUDGET.value)
             self.result = RuleResult(verdict, nothing, history, self.trainer_options["select"], nothing)
-        self.saved = rule if self.is_fitting() and ("run" in rule or "stream" in rule) else None
+        self.saved = rule if self.is_fitting() else {}
+
+    def take_saved(self, kind: str) -> dict[str, Any]:
+        """Return the state of a checkpoint to resume from, if there is one, of a ``"run"`` or a ``"stream"``."""
+        saved, self.saved = self.saved, {}
+        if saved.get("history") and kind not in saved:
+            raise CheckpointError("the checkpoint is of a run on other batches; resume it with the same loader")
+        return saved if kind in saved else {}
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two tensors, or tuples of them, are equal; nothing is read if they share memory."""
-    if isinstance(one, tuple):
-        return all(map(_same, one, other))
-    if one is None or other is None:
-        return one is other
-    if is_sparse(one):
-        return all(_same(part(one), part(other)) for part in (Tensor.crow_indices, Tensor.col_indices, Tensor.values))
-    return one.shape == other.shape and (one.data_ptr() == other.data_ptr() or torch.equal(one, other))
+def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Return whether two batches are equal; nothing is read of tensors that share memory."""
+    pairs = zip_longest(_stored(one), _stored(other), fillvalue=torch.empty(0))
+    return all(a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(a, b)) for a, b in pairs)
+
+
+def _stored(batch: tuple[Any, ...]) -> Iterator[Tensor]:
+    """Yield the tensors of a batch, of a sparse one those that it is made of."""
+    for each in (each for each in batch if each is not None):
+        yield from (each.crow_indices(), each.col_indices(), each.values()) if is_sparse(each) else (each,)

@@ -52,9 +52,7 @@ class Board(pl.Callback):
     def __init__(self, picture_every: int = 10) -> None:
         self.picture_every = check_int("picture_every", picture_every, at_least=0)
         self._batches: list[tuple[Tensor, Tensor]] = []
-        self._room = SAMPLES
-        self._pictured = -1
-        self._laid_out = False
+        self._room, self._pictured, self._laid_out = SAMPLES, -1, False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin without samples."""
@@ -66,15 +64,11 @@ class Board(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
     ) -> None:
         """Keep samples of the first epoch for the pictures."""
-        if self._room <= 0:
-            return
-        pair = isinstance(batch, tuple | list) and len(batch) > 1
-        if not pair or not all(isinstance(each, Tensor) for each in batch[:2]) or is_sparse(batch[0]):
-            self._room = 0
-            return
-        X, labels = (part[: self._room].detach().cpu() for part in batch[:2])
-        self._batches.append((X, labels))
-        self._room -= len(labels)
+        parts = batch[:2] if isinstance(batch, tuple | list) and self._room > 0 else ()
+        if len(parts) == 2 and all(isinstance(part, Tensor) and not is_sparse(part) for part in parts):
+            X, labels = (part[: self._room].detach().cpu() for part in parts)
+            self._batches.append((X, labels))
+            self._room -= len(labels)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the x-axis, once the charts of what is logged, and pictures."""
@@ -100,20 +94,17 @@ class Board(pl.Callback):
             board.experiment.flush()
 
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
-        self._pictured, boards, figure = epoch, _boards(trainer), None
-        head, net = getattr(pl_module, "head", None), getattr(pl_module, "net", None)
+        self._pictured, head, net = epoch, getattr(pl_module, "head", None), getattr(pl_module, "net", None)
         classifies = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
-        if boards and classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
-            figure = self._boundary(trainer, pl_module, epoch)
-        for board in boards:
+        for board in _boards(trainer):
             for name, values in (net if isinstance(net, torch.nn.Module) else pl_module).named_parameters():
                 shown = values.detach().cpu().double()
                 # the bins end at 1e20, weights of a diverging run do not
                 shown = shown[~shown.isnan()].clamp(-9e19, 9e19)
                 if len(shown):
                     board.experiment.add_histogram(f"weights/{name}", shown, epoch)
-            if figure is not None:
-                board.experiment.add_figure("boundary", figure, epoch, close=False)
+            if classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+                board.experiment.add_figure("boundary", self._boundary(trainer, pl_module, epoch), epoch)
 
     def _boundary(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> Any:
         from torchperc.plots import DecisionRegionDisplay

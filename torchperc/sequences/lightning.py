@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc._checks import check_sample_weight
-from torchperc.lightning.descent import LitDescent
+from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import EpochMetric
 from torchperc.model.describe import NETS, uncompiled
 from torchperc.sequences.chain import ChainPerceptron, StructuredHead
