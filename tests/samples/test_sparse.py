@@ -19,7 +19,7 @@ from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Prepared
 from torchperc.descent.sgd import descend
 from torchperc.samples import convert
 from torchperc.samples.mapped import Chunked
-from torchperc.samples.sparse import Sparse
+from torchperc.samples.rows import Sparse
 
 L = tp.lightning
 pytestmark = [

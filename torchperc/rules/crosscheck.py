@@ -27,7 +27,7 @@ from torchperc.rules.orders import Order
 from torchperc.rules.problem import Mistake, Mistakes, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
-from torchperc.samples.dense import Dense
+from torchperc.samples.rows import Dense
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0

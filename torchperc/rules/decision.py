@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchperc._checks import check_choice, check_number, weights_overflow
 from torchperc.nn.functional import TIES
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 UPDATE, SIGN, STRICT = range(3)  # the places of the ties in TIES
 UNCLEAR = -(2**31)

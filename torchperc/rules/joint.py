@@ -15,7 +15,7 @@ from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, predicted_as
 from torchperc.rules.models import LinearModel, Model, in_blocks
 from torchperc.rules.problem import Mistakes, Problem, Weights
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 Features = Callable[[Tensor], Tensor]
 

@@ -16,8 +16,8 @@ from torchperc.nn import functional as tpf
 from torchperc.rules.decision import host
 from torchperc.rules.models import Model, blocks, in_blocks
 from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, digest
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 KERNELS = ("linear", "poly", "rbf")
 _BLOCK, _CHUNK = 512, 4096

@@ -21,7 +21,7 @@ from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
 from torchperc.rules.problem import Mistake, Mistakes, Problem
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)

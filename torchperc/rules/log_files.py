@@ -25,8 +25,8 @@ from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.joint import JointProblem
 from torchperc.rules.kernel import Kernel, KernelProblem
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")

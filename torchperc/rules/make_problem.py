@@ -28,8 +28,8 @@ from torchperc.rules.joint import JointProblem
 from torchperc.rules.kernel import KernelProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, Problem, Weights
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import Chunked, as_samples
+from torchperc.samples.rows import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate

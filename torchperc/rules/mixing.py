@@ -23,7 +23,7 @@ from torchperc.rules.orders import Order
 from torchperc.rules.problem import Mistakes, Problem, Weights, digest
 from torchperc.rules.run import RuleRun
 from torchperc.samples import process_group
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 
 def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, sample_weight: Data | None) -> MixedRun:

@@ -16,8 +16,8 @@ from torchperc._checks import Data, check_labels, numpy_view
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host
 from torchperc.rules.models import LinearModel, Model, blocks
-from torchperc.samples.dense import Samples, compilable
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples, compilable
 from torchperc.theory.weights import column_major, weights_norm
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

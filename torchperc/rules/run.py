@@ -19,7 +19,7 @@ from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate

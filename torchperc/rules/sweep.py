@@ -20,8 +20,8 @@ from torchperc.rules.make_problem import bias_step_of, dtype_of, zero_net
 from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 
 class Member(NamedTuple):
@@ -169,7 +169,7 @@ def sweep(
         with ThreadPoolExecutor(parallel.threads(None)) as pool:
             outcomes = list(pool.map(run, trainers))
     else:
-        parallel.check_jobs(n_jobs)
+        parallel.threads(n_jobs)  # refuses what is no number of workers
         require_packages("n_jobs", "joblib")
         import joblib
 

@@ -20,8 +20,8 @@ from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.run import RuleResult, RuleRun, Stream
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import Chunked
+from torchperc.samples.rows import Samples
 
 
 class RuleTrainer:
