@@ -415,7 +415,7 @@ def test_a_run_of_an_earlier_version_is_refused():
     run = tp.RuleTrainer(6).start(tp.Perceptron(6), X, y)
     run.epoch()
     state = run.state_dict()
-    del state["about"]
+    del state["counted"]
     with pytest.raises(ValueError, match="earlier version"):
         run.load_state_dict(state)
 

@@ -18,10 +18,9 @@ from torchperc.rules.engines import Engine, choose_engine
 from torchperc.rules.kernel import Kernel
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import Problem, Weights
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.samples.mapped import Chunked
-from torchperc.samples.rows import Samples
 
 
 class RuleTrainer:
@@ -189,27 +188,27 @@ class RuleTrainer:
 
         With ``distributed``, a collective call.
         """
+        if num_classes is not None and self.kernel is None:
+            raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
         if self.distributed is not None and not has_own_rule(net):
             from torchperc.rules.mixing import start_mixing  # which needs runs
 
             return start_mixing(self, net, X, y, validation, sample_weight)
-        if num_classes is not None and self.kernel is None:
-            raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
-        start: Any = None
-        if has_own_rule(net):
-            problem, start, ids = net.rule_problem(self, X, y, sample_weight)
-        else:
-            if self.kernel is not None:
-                samples, classes = make.kernel_samples(net, X, num_classes)
-            else:
-                start, samples, classes = self._linear(net, X)
-            scale = 1.0 if start is not None and start.any_nonzero else self.lr
-            problem, ids = make.make_problem(self, net, samples, y, sample_weight, num_classes=classes, scale=scale)
-        start = problem.laid_out(start)
-        make.warn_if_stuck(self.rule, start, stacklevel=4)
+        problem, start, ids = self.problem_for(net, X, y, sample_weight, num_classes=num_classes)
         options = self.run_options(problem, ids, self.seed)
         options["validation"] = make.check_validation(validation, problem)
         return RuleRun(problem, start, **options, prove=make.prover(problem, start, ids) if self.prove else None)
+
+    def problem_for(
+        self, net: Any, X: Data, y: Data, sample_weight: Data | None, *going_on: Any, **options: Any
+    ) -> tuple[Problem, Any, np.ndarray[Any, Any]]:
+        """Return the problem of a net and data, the first weights, and the samples that take part.
+
+        ``going_on`` are weights and scale to go on with, see :func:`~torchperc.rules.make_problem.make_problem`.
+        """
+        if has_own_rule(net):
+            return net.rule_problem(self, X, y, sample_weight, *going_on)
+        return make.make_problem(self, net, X, y, sample_weight, *going_on, **options)
 
     def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
         """Return what the trainer's options mean for a run over some samples of a problem."""
@@ -221,13 +220,6 @@ class RuleTrainer:
             "select": self.select,
             "conventions": self.conventions(),
         }
-
-    def _linear(self, net: Any, X: Data) -> tuple[Weights, Samples, int | None]:
-        """Return the weights of a net, checked samples and the number of classes."""
-        net = make.check_net(net)
-        start = make.weights_of(net, to_cpu=self.engine in ("auto", "compiled"))
-        samples = make.samples_for(net, start, X)
-        return start, samples, make.classes_of(net)
 
     def conventions(self) -> dict[str, Any]:
         """Return the conventions by name, as a saved log holds them.
@@ -270,27 +262,12 @@ class RuleTrainer:
     def learn_chunk(self, stream: Any, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
-        if has_own_rule(net):
-            own = () if stream.weights is None else stream.go_on(self.lr)
-            problem, start, ids = net.rule_problem(self, X, y, sample_weight, *own)
-            result: RuleResult = stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
-        else:
-            result = self._learn_linear(stream, net, X, y, sample_weight)
+        going_on = () if stream.weights is None else stream.go_on(self.lr)
+        problem, start, ids = self.problem_for(net, X, y, sample_weight, *going_on, both=False)
+        result: RuleResult = stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
         result.write_to(net)
         stream.remember(net)
         return result
-
-    def _learn_linear(self, stream: Stream, net: Any, X: Data, y: Data, sample_weight: Data | None) -> RuleResult:
-        if stream.weights is None:
-            start, samples, classes = self._linear(net, X)
-            scale = 1.0 if start.any_nonzero else self.lr
-            make.warn_if_stuck(self.rule, start, stacklevel=5)
-        else:
-            start, scale = stream.go_on(self.lr)
-            samples, classes = make.samples_for(net, start, X), make.classes_of(net)
-        options: dict[str, Any] = {"num_classes": classes, "scale": scale, "both": False}
-        problem, ids = make.make_problem(self, net, samples, y, sample_weight, **options)
-        return stream.learn(problem, problem.laid_out(start), choose_engine(self.engine, problem), ids, self.select)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""

@@ -219,9 +219,10 @@ def as_samples(
     """
     if isinstance(X, Samples) and X.dtype == dtype and (n_features is None or X.n_features == n_features):
         return X
+    if device is not None and device.type != "cpu" and (is_chunked(X) or is_sparse(X)):
+        how = "read in chunks" if is_chunked(X) else "sparse"
+        raise TypeError(f"{name} is {how}, which needs a net on the CPU, found {device}; use net.cpu() or a dense X")
     if is_chunked(X):
-        if device is not None and device.type != "cpu":
-            raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
         return chunked(X, dtype, n_features=n_features, name=name, check_first=True)
     if is_sparse(X):
         options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
