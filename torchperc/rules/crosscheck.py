@@ -144,24 +144,18 @@ class _Sides:
     """Checked data with both sides at their start: a problem with weights, and a net with a loss and SGD."""
 
     def __init__(
-        self,
-        trainer: RuleTrainer,
-        X: Data,
-        y: Data,
-        dtype: Any = None,
-        num_classes: int | None = None,
-        mode: str = "sample",
+        self, trainer: RuleTrainer, X: Data, y: Data, dtype: Any = None, classes: Any = None, mode: str = "sample"
     ) -> None:
         self.epochs, self.lr, self.batch = trainer.max_epochs, trainer.lr, mode == "batch"
         self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
-        net = zero_net(Dense(self.X), num_classes)
+        net = zero_net(Dense(self.X), classes)
         assert net.bias is not None
         self.net, self.gradient_weights = net, Weights(net.weight, net.bias)
         self.problem, self.start, ids = trainer.problem_for(net, Dense(self.X), y, None, None, 1.0)
         self.weights = self.start.clone()
         self.y = torch.from_numpy(self.problem.y).to(self.X.device)
         self.order = Order(trainer.order, ids, trainer.seed, self.epochs)
-        self.loss = (PerceptronLoss if num_classes is None else MulticlassPerceptronLoss)("sum", tie=trainer.tie)
+        self.loss = (PerceptronLoss if classes is None else MulticlassPerceptronLoss)("sum", tie=trainer.tie)
         groups = [(net.weight, self.lr), (net.bias, self.lr * self.problem.bias_step)]
         self.optimizer = torch.optim.SGD([{"params": [values], "lr": lr} for values, lr in groups])
 

@@ -60,6 +60,10 @@ class Kernel:
         gamma = check_number("gamma", given.get("gamma", 1.0), above=0)
         return cls(kernel if callable(kernel) else check_choice("kernel", kernel, KERNELS), degree, gamma)
 
+    def problem(self, *common: Any) -> KernelProblem:
+        """Return the problem that learns with this kernel, from the fields that all problems have."""
+        return KernelProblem(*common, kernel=self)
+
     def gram(self, samples: Samples, others: Samples) -> Tensor:
         """Return k of each of N samples with each of M others: (N, M)."""
         if callable(self.name):

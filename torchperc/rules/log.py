@@ -6,7 +6,7 @@ of the log and the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -238,13 +238,7 @@ class MistakeLog:
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        X: Data | None = None,
-        y: Data | None = None,
-        *,
-        kernel: Callable[[Any, Any], Any] | None = None,
-        features: Callable[[Tensor], Tensor] | None = None,
+        cls, path: str | Path, X: Data = None, y: Data = None, *, kernel: Any = None, features: Any = None
     ) -> MistakeLog:
         """Read a log and bind it to its data; other data are refused.
 

@@ -115,12 +115,7 @@ def read_npz(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _assemble(
-    about: dict[str, Any],
-    arrays: dict[str, Array],
-    y: Array,
-    samples: Samples,
-    kernel: Any = None,
-    features: Any = None,
+    about: dict[str, Any], arrays: dict[str, Array], y: Array, samples: Samples, kernel: Any, features: Any
 ) -> _Parts:
     """Return the parts of a log from checked arrays."""
     mistakes = Mistakes(*(arrays[name] for name in Mistakes._fields))
@@ -198,7 +193,7 @@ def from_json(text: str | bytes, name: str, X: Data | None = None, y: Data | Non
         given = check_labels(y, len(samples), about["num_classes"], both=False).numpy()
         if not torch.equal(samples.dense(), own.dense()) or not np.array_equal(given, labels):
             raise _other_data(name)
-    return _assemble(about, arrays, labels, samples)
+    return _assemble(about, arrays, labels, samples, None, None)
 
 
 def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Array, Array]:

@@ -23,7 +23,6 @@ from torchperc._checks import (
 )
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, host
-from torchperc.rules.kernel import KernelProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
@@ -165,24 +164,15 @@ def _check_updates(step_sizes: Array, samples: Samples) -> None:
 
 
 def make_problem(
-    trainer: Any,
-    net: Any,
-    X: Data,
-    y: Data,
-    sample_weight: Data | None,
-    start: Any = None,
-    scale: float | None = None,
-    *,
-    num_classes: int | None = None,
-    both: bool = True,
+    trainer: Any, net: Any, X: Data, y: Data, sample_weight: Data, start: Any, scale: Any, num_classes: Any, both: bool
 ) -> tuple[Problem, Any, Array]:
     """Return the problem of a net and data by a trainer's options, the first weights, the samples that take part.
 
-    The first weights are ``start``, or those of the net. ``scale`` is a factor of all models: by default the learning
-    rate if training starts from zero weights, else 1. ``both`` requires at least two classes.
+    The first weights are ``start``, or those of the net if it is ``None``. ``scale`` is a factor of all models; for
+    ``None`` the learning rate if training starts from zero weights, else 1. ``both`` requires at least two classes.
     """
     if trainer.kernel is not None:
-        samples, num_classes = _kernel_samples(net, X, num_classes)
+        samples = _kernel_samples(net, X, num_classes)
     else:
         if start is None:
             start = weights_of(check_net(net), to_cpu=trainer.engine in ("auto", "compiled"))
@@ -209,19 +199,19 @@ def make_problem(
     common = (samples, labels, num_classes, weights, step_sizes, rule, bias_step, scale)
     problem = Problem(*common)
     if trainer.kernel is not None:
-        problem = KernelProblem(*common, kernel=trainer.kernel)
+        problem = trainer.kernel.problem(*common)
     elif isinstance(net, JointPerceptron):
         problem = JointProblem(*common, features=net.features)
     return problem, problem.laid_out(start), ids
 
 
-def _kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Samples, int | None]:
-    """Return checked samples for a kernel, and the number of classes."""
+def _kernel_samples(net: object, X: Data, num_classes: object) -> Samples:
+    """Return checked samples for a kernel."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
     if num_classes is not None:
         check_int("num_classes", num_classes, at_least=2)
-    return as_samples(X, dtype=dtype_of(X, default=torch.float64)), num_classes
+    return as_samples(X, dtype=dtype_of(X, default=torch.float64))
 
 
 def check_validation(validation: Any, problem: Problem) -> tuple[Samples, Any] | None:

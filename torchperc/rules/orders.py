@@ -34,14 +34,7 @@ class Order:
         [[0, 1, 3, 2]]
     """
 
-    def __init__(
-        self,
-        order: str | Sequence[Any] | Tensor | Array,
-        ids: Array,
-        seed: int = 0,
-        max_epochs: int = 1,
-        bounds: Array | None = None,
-    ) -> None:
+    def __init__(self, order: Any, ids: Array, seed: int = 0, max_epochs: int = 1, bounds: Array | None = None) -> None:
         self.name = order if isinstance(order, str) else "explicit"
         self.ids, self.seed = ids, seed
         self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)

@@ -149,16 +149,10 @@ def sweep(
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
     members = _members(table, seeds, lr, margin)
-    options: dict[str, Any] = {"tie": tie, "bias_step": bias_step, "max_epochs": max_epochs}
     trainers = tuple(
-        RuleTrainer(
-            order="shuffled" if table is None else table[member.order],
-            seed=member.seed or 0,
-            lr=member.lr,
-            margin=member.margin,
-            **options,
-        )
-        for member in members
+        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin)
+        for m in members
+        for order in ("shuffled" if table is None else table[m.order],)
     )
     problem, _, ids = trainers[0].problem_for(zero_net(rows, num_classes), rows, labels, None, None, 1.0)
     run = partial(_run, problem=problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,12 +15,14 @@ from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.kernel import Kernel
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.samples.mapped import Chunked
+
+if TYPE_CHECKING:
+    from torchperc.rules.kernel import Kernel
 
 
 class RuleTrainer:
@@ -95,7 +97,7 @@ class RuleTrainer:
         self.engine = engine if callable(engine) else check_choice("engine", engine, ENGINES)
         self.seed = check_int("seed", seed, at_least=0)
         self.class_weight = make.check_class_weight(class_weight)
-        self.kernel = Kernel.checked(kernel, kernel_options)
+        self.kernel = _kernel(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
         self.mixing = check_choice("mixing", mixing, MIXINGS)
@@ -125,14 +127,15 @@ class RuleTrainer:
             if self.mixing != "uniform":
                 yield f"mixing={self.mixing!r} needs distributed='mix', found None"
             return
-        for what, refused, why in (
-            ("a kernel", self.kernel is not None, "support vectors are not shared"),
-            ("prove=True", self.prove, "the proof needs all samples in one process"),
-            (f"order={order!r}", order not in ("given", "shuffled"), "each process orders its own samples"),
-            (f"select={self.select!r}", self.select in ("voted", "pocket"), "weights are mixed after a pass"),
-        ):
-            if refused:
-                yield f"{what} cannot be used with distributed={self.distributed!r}: {why}"
+        mixed = f"cannot be used with distributed={self.distributed!r}:"
+        if self.kernel is not None:
+            yield f"a kernel {mixed} support vectors are not shared"
+        if self.prove:
+            yield f"prove=True {mixed} the proof needs all samples in one process"
+        if order not in ("given", "shuffled"):
+            yield f"order={order!r} {mixed} each process orders its own samples"
+        if self.select in ("voted", "pocket"):
+            yield f"select={self.select!r} {mixed} weights are mixed after a pass"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -175,14 +178,7 @@ class RuleTrainer:
         return result
 
     def start(
-        self,
-        net: Net | OwnRule | None,
-        X: Data,
-        y: Data,
-        *,
-        validation: tuple[Data, Data] | None = None,
-        sample_weight: Data | None = None,
-        num_classes: int | None = None,
+        self, net: Any, X: Data, y: Data, *, validation: Any = None, sample_weight: Data = None, num_classes: Any = None
     ) -> RuleRun:
         """Return a run before its first epoch; everything is checked, nothing is changed.
 
@@ -194,21 +190,23 @@ class RuleTrainer:
             from torchperc.rules.mixing import start_mixing  # which needs runs
 
             return start_mixing(self, net, X, y, validation, sample_weight)
-        problem, start, ids = self.problem_for(net, X, y, sample_weight, num_classes=num_classes)
+        problem, start, ids = self.problem_for(net, X, y, sample_weight, classes=num_classes)
         options = self.run_options(problem, ids, self.seed)
         options["validation"] = make.check_validation(validation, problem)
         return RuleRun(problem, start, **options, prove=make.prover(problem, start, ids) if self.prove else None)
 
     def problem_for(
-        self, net: Any, X: Data, y: Data, sample_weight: Data | None, *going_on: Any, **options: Any
+        self, net: Any, X: Data, y: Data, sample_weight: Data, *going_on: Any, classes: Any = None, both: bool = True
     ) -> tuple[Problem, Any, np.ndarray[Any, Any]]:
         """Return the problem of a net and data, the first weights, and the samples that take part.
 
-        ``going_on`` are weights and scale to go on with, see :func:`~torchperc.rules.make_problem.make_problem`.
+        ``going_on`` are first weights and scale, where they are known; ``classes`` is the number of classes of a
+        kernel; ``both`` requires at least two classes.
         """
         if has_own_rule(net):
             return net.rule_problem(self, X, y, sample_weight, *going_on)
-        return make.make_problem(self, net, X, y, sample_weight, *going_on, **options)
+        start, scale = going_on or (None, None)
+        return make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
 
     def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
         """Return what the trainer's options mean for a run over some samples of a problem."""
@@ -289,6 +287,15 @@ class RuleTrainer:
             yield "a kernel"
         if not isinstance(self.order, str) or self.order != "given":
             yield "an order other than 'given'"
+
+
+def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:
+    """Return the kernel of a name with its own options, ``None`` for none."""
+    if kernel is None and not options:
+        return None
+    from torchperc.rules.kernel import Kernel  # which a linear net does without
+
+    return Kernel.checked(kernel, options)
 
 
 def has_own_rule(net: object) -> TypeGuard[OwnRule]:

@@ -157,12 +157,7 @@ def is_chunked(X: object) -> bool:
 
 
 def chunked(
-    X: Any,
-    dtype: torch.dtype | None = None,
-    *,
-    n_features: int | None = None,
-    name: str = "X",
-    check_first: bool = False,
+    X: Any, dtype: torch.dtype | None = None, *, n_features: int | None = None, name: str = "X", checked: bool = False
 ) -> Chunked:
     """Return a mapped array or CSR pieces as samples, checked all before, or each time they are read.
 
@@ -171,7 +166,7 @@ def chunked(
         dtype: the type to compute in; their own by default.
         n_features: the number of features they must have, if known.
         name: the parameter's name for error messages.
-        check_first: read and check all samples now.
+        checked: read and check all samples first.
     """
     if dtype is None:
         own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
@@ -193,7 +188,7 @@ def chunked(
 
     like = load(next(number for number, first in enumerate(bounds) if first < bounds[number + 1]))
     samples = Chunked(bounds, load, like, _page_release(X))
-    known = check_first and math.isfinite(samples.max_squared_norm)
+    known = checked and math.isfinite(samples.max_squared_norm)
     return samples
 
 
@@ -223,7 +218,7 @@ def as_samples(
         how = "read in chunks" if is_chunked(X) else "sparse"
         raise TypeError(f"{name} is {how}, which needs a net on the CPU, found {device}; use net.cpu() or a dense X")
     if is_chunked(X):
-        return chunked(X, dtype, n_features=n_features, name=name, check_first=True)
+        return chunked(X, dtype, n_features=n_features, name=name, checked=True)
     if is_sparse(X):
         options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
         samples: Samples = Sparse(convert.sparse_features(X, **options, look=False))
