@@ -132,8 +132,8 @@ def run_on_all_ranks(check: Callable[[], T]) -> T:
 
 def check_same_options(options: Mapping[str, Any]) -> None:
     """Refuse options that differ between processes, naming the first; functions are compared by their names."""
-    named = {name: getattr(value, "__qualname__", value) for name, value in options.items()}
-    for rank, others in enumerate(every := gather(named)):
+    names = {key: getattr(v, "__qualname__", type(v).__qualname__) for key, v in options.items() if callable(v)}
+    for rank, others in enumerate(every := gather({**options, **names})):
         for name, value in every[0].items():
             if not _equal(value, others[name]):
                 found, here = (textwrap.shorten(repr(each), 200) for each in (value, others[name]))
