@@ -19,10 +19,10 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, check_int
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import MulticlassPerceptronLoss, PerceptronLoss
+from torchperc.rules.conventions import Order
 from torchperc.rules.decision import predicted_as
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.make_problem import dtype_of, zero_net
-from torchperc.rules.orders import Order
 from torchperc.rules.problem import Mistake, Mistakes, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert

@@ -16,9 +16,9 @@ import torch
 from torchperc._checks import Data, weights_overflow
 from torchperc.nn.modules import JointPerceptron
 from torchperc.rules import make_problem as make
+from torchperc.rules.conventions import Order
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import Model
-from torchperc.rules.orders import Order
 from torchperc.rules.problem import Mistakes, Problem, Weights
 from torchperc.rules.run import RuleRun
 from torchperc.samples import process_group

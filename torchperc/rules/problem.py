@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
 from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Array as Array
 from torchperc.samples.rows import Samples, compilable
 from torchperc.theory.weights import column_major, weights_norm
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
 PER_SAMPLE = ("y", "sample_weight", "step_sizes")  # fields of a problem that have one entry per sample
 _STATES = 256  # that are decided together

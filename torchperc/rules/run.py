@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import Data, weights_overflow
-from torchperc.rules.conventions import Verdict
+from torchperc.rules.conventions import Order, Verdict
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
-from torchperc.rules.orders import Order
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
 from torchperc.samples.rows import Samples
 

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number
 from torchperc.rules import make_problem as make
-from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
 from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.samples.mapped import Chunked
