@@ -114,27 +114,26 @@ def test_rbf_is_its_formula():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "net", "error", "message"),
     [
-        ({"kernel": "sigmoid"}, ValueError, "kernel='sigmoid'"),
-        ({"kernel": "poly", "degree": 0}, ValueError, "degree=0"),
-        ({"kernel": "rbf", "gamma": -1.0}, ValueError, "gamma=-1.0"),
-        ({"kernel": lambda a, b: a}, ValueError, "kernel function must return .*found shape"),
-        ({"kernel": lambda a, b: (a @ b.T) / 0}, ValueError, "not finite"),
+        ({"kernel": "sigmoid"}, None, ValueError, "kernel='sigmoid'"),
+        ({"kernel": "poly", "degree": 0}, None, ValueError, "degree=0"),
+        ({"kernel": "rbf", "gamma": -1.0}, None, ValueError, "gamma=-1.0"),
+        ({"kernel": lambda a, b: a}, None, ValueError, "kernel function must return .*found shape"),
+        ({"kernel": lambda a, b: (a @ b.T) / 0}, None, ValueError, "not finite"),
+        ({"kernel": lambda a, b: "k"}, None, TypeError, "real numbers"),
+        ({"degree": 2}, None, ValueError, "degree=2 needs kernel='poly'"),
+        ({"kernel": "rbf", "degree": 2}, None, ValueError, "degree=2 needs kernel='poly'"),
+        ({"kernel": "poly", "gamma": 1.0}, None, ValueError, "gamma=1.0 needs kernel='rbf'"),
+        ({"kernel": "poly", "power": 2}, None, TypeError, "power=2"),
+        ({"kernel": "rbf"}, tp.Perceptron(2), TypeError, "net must be None"),
+        ({}, None, TypeError, "found NoneType"),
     ],
 )
-def test_wrong_kernels_are_named(options, error, message):
+def test_what_does_not_go_together_is_named(options, net, error, message):
     X, y = tp.data.gate("AND")
     with pytest.raises(error, match=message):
-        tp.RuleTrainer(**options).fit(None, X, y)
-
-
-def test_a_net_and_a_kernel_exclude_each_other():
-    X, y = tp.data.gate("AND")
-    with pytest.raises(TypeError, match="net must be None"):
-        tp.RuleTrainer(kernel="rbf").fit(tp.Perceptron(2), X, y)
-    with pytest.raises(TypeError, match="found NoneType"):
-        tp.RuleTrainer().fit(None, X, y)
+        tp.RuleTrainer(**options).fit(net, X, y)
     with pytest.raises(ValueError, match="num_classes=3 needs a kernel"):
         tp.RuleTrainer().fit(tp.Perceptron(2), X, y, num_classes=3)
 
@@ -159,12 +158,6 @@ def test_numpy_numbers_are_options_too(tmp_path):
     for options in ({"kernel": "poly", "degree": np.int64(2)}, {"kernel": "rbf", "gamma": np.float32(2)}):
         tp.RuleTrainer(**options).fit(None, X, y).log.save(tmp_path / "log.npz")
         tp.MistakeLog.load(tmp_path / "log.npz", X, y)
-
-
-@pytest.mark.parametrize("options", [{"degree": 2}, {"kernel": "rbf", "degree": 2}, {"kernel": "poly", "gamma": 1.0}])
-def test_options_of_another_kernel_are_refused(options):
-    with pytest.raises(ValueError, match="needs kernel="):
-        tp.RuleTrainer(**options)
 
 
 def test_samples_in_pieces_are_learned_as_in_one():
