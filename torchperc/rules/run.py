@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -209,7 +210,7 @@ class RuleRun:
         for found, count in self._present():
             if len(found.sample):
                 self._found.append(found.moved(0, presented))
-                self._total += float(self.problem.step_sizes[found.sample].sum())
+                self._total += float(np.abs(found.coef).sum())
             made, presented = made + len(found.sample), presented + count
         self._ends.append(presented)
         self._counted += made
@@ -410,13 +411,13 @@ class Stream:
         """Make one pass over samples; the result has the model that the whole stream selects."""
         weights = start.clone()
         found = engine(problem, weights, ids)
-        norm, total = problem.norm(weights), float(problem.step_sizes[found.sample].sum())
+        norm, total = problem.norm(weights), float(np.abs(found.coef).sum())
         if not math.isfinite(norm):
             raise weights_overflow()
         upper = norm / total if total and not start.any_nonzero else None
         record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
         verdict, cycle = _verdict(problem, start, weights, found)
-        log = MistakeLog(problem, start, (found,), torch.tensor([len(ids)]))
+        log = MistakeLog(problem, start, (found,), torch.from_numpy(np.array([len(ids)])))
         if self._total is not None and problem.scale != self.scale:
             self._total = self._total.scaled(self.scale / problem.scale)
         self.weights, self.scale = weights, problem.scale
