@@ -31,40 +31,24 @@ def test_and():
     assert check.gradient.last().weight.tolist() == [[3, 2]]
 
 
+@pytest.mark.parametrize("floats", [False, True], ids=["integers", "floats"])
 @given(
     st.integers(0, 10_000),
     st.sampled_from(TIES),
     st.sampled_from(BIAS_STEPS),
-    st.sampled_from([1.0, 0.5, 2.0, 8.0]),
     st.sampled_from([torch.float32, torch.float64]),
     st.sampled_from([None, 2, 4]),
     st.sampled_from(["given", "shuffled", "random-mistake"]),
 )
-def test_integer_data_are_exact(seed, tie, bias_step, lr, dtype, classes, order):
-    X, y = oracles.integers(seed, classes=classes)
-    check = run(
-        X, y, lr=lr, epochs=4, tie=tie, dtype=dtype, order=order, seed=seed, bias_step=bias_step, num_classes=classes
-    )
+def test_both_sides_make_the_same_mistakes(floats, seed, tie, bias_step, dtype, classes, order):
+    X, y = oracles.integers(seed, count=20, width=7, classes=classes)
+    if floats:
+        X = torch.randn(20, 7, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    lr = [1.0, 0.1, 0.37, 0.5][seed % 4] if floats else [1.0, 0.5, 2.0, 8.0][seed % 4]
+    options = {"dtype": dtype, "order": "given" if floats else order, "seed": seed, "bias_step": bias_step}
+    check = run(X, y, lr=lr, epochs=4, tie=tie, num_classes=classes, **options)
     assert check.equal, check.first_difference
-    assert check.exact
-    assert check.rule.equals(check.gradient)
-
-
-@given(
-    st.integers(0, 10_000),
-    st.sampled_from(TIES),
-    st.sampled_from(BIAS_STEPS),
-    st.sampled_from([1.0, 0.1, 0.37]),
-    st.sampled_from([torch.float32, torch.float64]),
-    st.sampled_from([None, 3]),
-)
-def test_float_data_make_the_same_mistakes(seed, tie, bias_step, lr, dtype, classes):
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.randn(20, 7, generator=generator, dtype=dtype)
-    y = oracles.integers(seed, count=20, classes=classes)[1]
-    check = run(X, y, lr=lr, epochs=4, tie=tie, bias_step=bias_step, num_classes=classes)
-    assert check.equal, check.first_difference
-    assert check.ulps <= crosschecking.FEW_ULPS
+    assert check.ulps <= crosschecking.FEW_ULPS if floats else check.exact
     assert check.rule.equals(check.gradient)
 
 
@@ -89,15 +73,6 @@ def test_a_full_batch_step_is_the_sum_of_all_updates(tie, bias_step, classes):
         )  # fmt: skip
         assert floats.rule.equals(floats.gradient)
         assert floats.equal
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_large_batches_agree_within_the_bound_of_their_sums(dtype):
-    for seed in range(3):
-        generator = torch.Generator().manual_seed(seed)
-        X = torch.randn(500, 5, generator=generator, dtype=dtype)
-        y = torch.where(X[:, 0] + torch.randn(500, generator=generator, dtype=dtype) > 0, 1, -1)
-        assert tp.crosscheck(X, y, mode="batch").equal
 
 
 def test_the_batch_step_by_hand():
@@ -127,15 +102,6 @@ def test_a_difference_is_found_where_it_is(monkeypatch):
     assert first.rule_weights.weight.tolist() == [[2, 0]]
     assert first.gradient_weights.weight.tolist() == [[2, 1]]
     assert not check.rule.equals(check.gradient)
-
-
-def test_a_relu_would_be_found_out(monkeypatch):
-    """With relu's derivative of 0 at the kink the gradient never leaves zero; the cross-check says so at once."""
-    monkeypatch.setattr(crosschecking.PerceptronLoss, "forward", lambda self, s, y: torch.relu(-y * s).sum())
-    check = tp.crosscheck(*tp.data.gate("AND"), epochs=3)
-    assert not check.equal
-    assert (check.first_difference.epoch, check.first_difference.sample) == (1, 0)
-    assert len(check.gradient) == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 import torch
 from mlxtend.classifier import Perceptron as MlxtendPerceptron
 from river import linear_model
-from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import Perceptron as SklearnPerceptron
 
 import torchperc as tp
@@ -30,16 +29,6 @@ def test_scikit_learn(seed):
         if result.epochs == epochs or result.verdict.name == "SEPARATED":
             assert net.weight.tolist() == theirs.coef_.tolist()
             assert net.bias.tolist() == theirs.intercept_.tolist()
-
-
-@pytest.mark.slow
-def test_scikit_learn_on_digits_and_iris():
-    digits, iris = load_digits(), load_iris()
-    for X, y in ((digits.data, np.where(digits.target == 3, 1, -1)), (iris.data, np.where(iris.target == 0, 1, -1))):
-        net, _ = ours(tp.dialects.SCIKIT_LEARN, X, y, max_epochs=5)
-        theirs = SklearnPerceptron(shuffle=False, tol=None, max_iter=5).fit(X, y)
-        np.testing.assert_allclose(net.weight.detach().numpy(), theirs.coef_, rtol=1e-12, atol=1e-12)
-        assert net.bias.item() == theirs.intercept_.item()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,7 +1,9 @@
 """Parameter mixing in several processes, against a plain loop in fractions."""
 
+import builtins
 import re
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import oracles
@@ -187,6 +189,12 @@ def test_resuming_is_the_undisturbed_run():
 # --- bad input ---
 
 
+def _failing(kind, problem, weights, ids):
+    if kind is not None:
+        raise kind("odd sample")
+    return reference(problem, weights, ids)
+
+
 def _bad(rank, size, what):
     X, y = (torch.tensor(part) for part in _data(1))
     options, net, X, y = {"distributed": "mix"}, _net(), _own(X, rank, size), _own(y, rank, size)
@@ -210,6 +218,8 @@ def _bad(rank, size, what):
         y = torch.ones_like(y)
     elif what == "type" and last:
         net = net.float()
+    elif what in ("ValueError", "TypeError", "KeyError"):
+        options["engine"] = partial(_failing, getattr(builtins, what) if last else None)
     return tp.RuleTrainer(**options).fit(net, X, y, sample_weight=weight).verdict.name
 
 
@@ -226,12 +236,15 @@ def _bad(rank, size, what):
         ("type", "process 1 of 2: X has dtype torch.float64"),
         ("sample_weight", "sample_weight must hold finite numbers"),
         ("overflow", "overflow"),
+        ("ValueError", "process 1 of 2: odd sample"),
+        ("TypeError", "process 1 of 2: odd sample"),
+        ("KeyError", "process 1 of 2: 'odd sample'"),
     ],
 )
 @pytest.mark.processes
 def test_bad_input_is_one_error_on_every_process(what, text):
     for error in processes.run(2, _bad, what):
-        assert isinstance(error, ValueError | TypeError), error
+        assert isinstance(error, RuntimeError if what == "KeyError" else ValueError | TypeError), error
         assert text in str(error)
 
 

@@ -3,7 +3,6 @@
 import oracles
 import pytest
 import torch
-from sklearn.datasets import load_digits
 
 import torchperc as tp
 
@@ -15,11 +14,20 @@ def blocks(joint, classes):
 
 @pytest.mark.parametrize("tie", ["update", "sign"])
 @pytest.mark.parametrize("classes", [2, 3, 5])
-def test_both_formulations_are_the_same_model_update_for_update(tie, classes):
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+def test_both_formulations_are_the_same_model_update_for_update(select, classes, tie):
     for seed in range(2):
         X, y = oracles.integers(seed, count=15, classes=classes)
         one, joint = tp.MulticlassPerceptron(3, classes), tp.JointPerceptron(3, classes)
-        results = [tp.RuleTrainer(max_epochs=5, tie=tie).fit(net, X, y) for net in (one, joint)]
+        trainer, other = (
+            tp.RuleTrainer(max_epochs=5, tie=tie, select=select),
+            oracles.integers(8, count=9, classes=classes),
+        )
+        results = [trainer.fit(net, X, y, validation=other) for net in (one, joint)]
+        assert torch.equal(results[0].predict(X), results[1].predict(X))
+        weight, bias = blocks(joint, classes)
+        assert torch.equal(weight, one.weight)
+        assert torch.equal(bias, one.bias)
         assert results[0].log.equals(results[1].log)
         for t in range(len(results[0].log) + 1):
             here, there = (result.log.state_at(t) for result in results)
@@ -27,19 +35,6 @@ def test_both_formulations_are_the_same_model_update_for_update(tie, classes):
             assert torch.equal(weight, here.weight)
             assert torch.equal(bias, here.bias)
             assert torch.equal(here.scores(X), there.scores(X))
-
-
-@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
-def test_both_formulations_select_the_same(select):
-    X, y = oracles.integers(7, count=15, classes=3)
-    other = oracles.integers(8, count=9, classes=3)
-    nets = tp.MulticlassPerceptron(3, 3), tp.JointPerceptron(3, 3)
-    trainer = tp.RuleTrainer(max_epochs=5, select=select)
-    results = [trainer.fit(net, X, y, validation=other) for net in nets]
-    assert torch.equal(results[0].predict(other[0]), results[1].predict(other[0]))
-    weight, bias = blocks(nets[1], 3)
-    assert torch.equal(weight, nets[0].weight)
-    assert torch.equal(bias, nets[0].bias)
 
 
 def test_two_classes_by_two_vectors_make_the_mistakes_of_one():
@@ -64,14 +59,3 @@ def test_features_of_the_user():
     assert result.verdict.name == "SEPARATED"
     assert net.weight.shape == (1, 1)
     assert net.predict(X).tolist() == [0, 2, 0, 2]
-
-
-def test_digits():
-    digits = load_digits()
-    net = tp.MulticlassPerceptron(64, 10)
-    result = tp.RuleTrainer(max_epochs=3).fit(net, digits.data, digits.target)
-    X, y = digits.data.astype(int).tolist(), digits.target.tolist()
-    run = oracles.perceptron(X[:300], y[:300], classes=10, passes=1)
-    first = [tuple(e) for e in result.log if e.step < 300]
-    assert first == run.entries
-    assert torch.equal(result.log.last().weight, net.weight)

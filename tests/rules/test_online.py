@@ -1,6 +1,5 @@
 """Online learning: a stream in chunks equals one pass; averages and votes go over the whole stream."""
 
-import copy
 import pickle
 import tracemalloc
 
@@ -11,34 +10,40 @@ import torch
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.rules.run import Stream
 
 CHUNKS = [(0, 1), (1, 2), (2, 6), (6, 7), (7, 12)]
 
 
-def streamed(select, classes=None):
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("select", ["last", "averaged"])
+def test_a_stream_is_one_pass(classes, select):
     X, y = oracles.integers(9, classes=classes)
-    net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
-    trainer = tp.RuleTrainer(select=select)
+    net, trainer = (
+        tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes),
+        tp.RuleTrainer(select=select),
+    )
     results = [trainer.partial_fit(net, X[a:b], y[a:b]) for a, b in CHUNKS]
-    return X, net, results, oracles.perceptron(X, y, classes=classes, passes=1)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_a_stream_is_one_pass(classes):
-    _, net, results, run = streamed("last", classes)
-    assert [w.tolist() for w in net.weight] == [list(w) for _, w in run.last]
-    assert net.bias.tolist() == [b for b, _ in run.last]
+    run = oracles.perceptron(X, y, classes=classes, passes=1)
+    expected = run.last if select == "last" else oracles.mean_state(run)
+    assert torch.equal(net.weight, torch.tensor([[float(v) for v in w] for _, w in expected]).float())
+    assert torch.equal(net.bias, torch.tensor([float(b) for b, _ in expected]).float())
     assert sum(result.mistakes for result in results) == len(run.entries)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_averages_go_over_the_stream(classes):
-    X, net, results, run = streamed("averaged", classes)
-    exact = oracles.mean_state(run)
-    assert torch.equal(net.weight, torch.tensor([[float(v) for v in w] for _, w in exact], dtype=torch.float64).float())
-    assert torch.equal(net.bias, torch.tensor([float(b) for b, _ in exact], dtype=torch.float64).float())
     assert torch.equal(results[-1].scores(X), net(torch.tensor(X, dtype=torch.float32)))
+
+
+NOT_ONLINE = [
+    *({"select": select} for select in ("voted", "pocket", "best-validation")),
+    {"kernel": "rbf"}, {"order": "shuffled"}, {"order": [0]}, {"bias_step": "radius"}, {"class_weight": "balanced"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", NOT_ONLINE, ids=str)
+def test_what_a_stream_cannot_do(options):
+    name, value = next(iter(options.items()))
+    with pytest.raises(
+        ValueError, match=f"{name}='{value}' needs all .*partial_fit" if name == "select" else "partial_fit"
+    ):
+        tp.RuleTrainer(**options).partial_fit(tp.Perceptron(1), [[1.0]], [1])
 
 
 def test_weights_from_outside_begin_the_stream_anew():
@@ -52,50 +57,10 @@ def test_weights_from_outside_begin_the_stream_anew():
     assert torch.equal(net.weight, fresh.weight)
 
 
-def test_two_nets_are_two_streams():
-    X, y = oracles.integers(9)
-    one, two, trainer = tp.Perceptron(3), tp.Perceptron(3), tp.RuleTrainer(select="averaged")
-    for i in range(12):
-        trainer.partial_fit(one, [X[i]], [y[i]])
-        trainer.partial_fit(two, [X[i]], [y[i]])
-    assert torch.equal(one.weight, two.weight)
-
-
-def test_one_class_is_enough_for_a_chunk():
-    result = tp.RuleTrainer().partial_fit(tp.Perceptron(2), [[1.0, 2.0]], [1])
-    assert result.mistakes == 1
-
-
 def test_sample_weights_in_a_stream():
     net = tp.Perceptron(1)
     tp.RuleTrainer().partial_fit(net, [[2.0], [3.0]], [1, -1], sample_weight=[4, 0])
     assert net.weight.item() == 8
-
-
-@pytest.mark.parametrize("select", ["voted", "pocket", "best-validation"])
-def test_what_a_stream_cannot_select(select):
-    with pytest.raises(ValueError, match=f"select='{select}'"):
-        tp.RuleTrainer(select=select).partial_fit(tp.Perceptron(1), [[1.0]], [1])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"kernel": "rbf"}, {"order": "shuffled"}, {"order": [0]}, {"bias_step": "radius"}, {"class_weight": "balanced"}],
-)
-def test_what_else_a_stream_cannot_do(options):
-    with pytest.raises(ValueError, match="partial_fit"):
-        tp.RuleTrainer(**options).partial_fit(tp.Perceptron(1), [[1.0]], [1])
-
-
-def test_a_failed_chunk_changes_nothing():
-    net, trainer = tp.Perceptron(1), tp.RuleTrainer(select="averaged")
-    trainer.partial_fit(net, [[2.0]], [1])
-    before = net.weight.clone()
-    with pytest.raises(ValueError, match="nan"):
-        trainer.partial_fit(net, [[float("nan")]], [1])
-    assert torch.equal(net.weight, before)
-    trainer.partial_fit(net, [[1.0]], [-1])
-    assert net.weight.item() == (2 + 1) / 2
 
 
 def test_a_net_in_another_type_begins_a_new_stream():
@@ -230,17 +195,6 @@ def test_a_chunk_that_fails_leaves_the_stream_as_it_was():
         trainer.partial_fit(net, [[2.0, 1.0]], [1])
     assert torch.equal(nets[0].weight, nets[1].weight)
     assert torch.equal(nets[0].bias, nets[1].bias)
-
-
-def test_a_copied_stream_goes_on_by_itself():
-    X, y = tp.data.gate("AND")
-    net, trainer = tp.Perceptron(2), tp.RuleTrainer()
-    streams = [Stream()]
-    trainer.learn_chunk(streams[0], net, X, y)
-    streams.append(copy.deepcopy(streams[0]))
-    logs = [trainer.learn_chunk(stream, net, X, y).log for stream in streams]
-    assert logs[0].equals(logs[1])
-    assert torch.equal(streams[0].weights.weight, streams[1].weights.weight)
 
 
 def test_a_log_is_pickled_before_its_columns_are_used():

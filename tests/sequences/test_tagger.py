@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torchperc.data import tagged_sentences
-from torchperc.rules.orders import Order
+from torchperc.rules.conventions import Order
 from torchperc.samples.checksummed import write_checksummed
 from torchperc.sequences import Tagger, Templates, evaluate
 

@@ -254,8 +254,7 @@ class PreparedData:
 
 
 def _as_samples(X: Any) -> Any:
-    from torchperc.samples.dense import Dense
-    from torchperc.samples.sparse import Sparse
+    from torchperc.samples.rows import Dense, Sparse
 
     return Sparse(X) if is_sparse(X) else Dense(X)
 

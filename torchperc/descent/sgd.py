@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torchperc._checks import Data, check_number, check_sample_weight, is_sparse, weights_overflow
 from torchperc.nn.heads import Head, RegressionHead, curvature_bound, labels_or_targets
 from torchperc.nn.modules import LinearNet as LinearNet
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import as_csr, check_choice, check_int, is_sparse, tensor_view
-from torchperc.rules.orders import Order
+from torchperc.rules.conventions import Order
 from torchperc.samples import convert, process_group
 from torchperc.samples.mapped import Chunked, CsrParts, chunked
 

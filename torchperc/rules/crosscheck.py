@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,14 +19,14 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, check_int
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import MulticlassPerceptronLoss, PerceptronLoss
+from torchperc.rules.conventions import Order
 from torchperc.rules.decision import predicted_as
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.make_problem import dtype_of, make_problem, warn_if_stuck, zero_net
-from torchperc.rules.orders import Order
+from torchperc.rules.make_problem import dtype_of, zero_net
 from torchperc.rules.problem import Mistake, Mistakes, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
-from torchperc.samples.dense import Dense
+from torchperc.samples.rows import Dense
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0
@@ -123,8 +122,9 @@ def crosscheck(
     """
     if check_choice("mode", mode, MODES) == "batch" and not (isinstance(order, str) and order == "given"):
         raise ValueError("mode='batch' makes one step for all samples; order must be 'given'")
-    trainer = RuleTrainer(check_int("epochs", epochs, at_least=1), lr, tie, bias_step, order, seed=seed)
-    return _compare(_Sides(trainer, X, y, dtype, num_classes, mode == "batch"))
+    epochs = check_int("epochs", epochs, at_least=1)
+    trainer = RuleTrainer(epochs, lr, tie, bias_step, order, engine="reference", seed=seed)
+    return _compare(_Sides(trainer, X, y, dtype, num_classes, mode))
 
 
 def trace(X: Data, y: Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
@@ -136,35 +136,28 @@ def trace(X: Data, y: Data, lr: float = 1.0, epochs: int = 5, tie: str = "update
         >>> step.rule, step.gradient_weights.bias.data
         (Side(scores=[0.0], predicted=1, coef=-1.0), tensor([-1.]))
     """
-    return _Sides(RuleTrainer(check_int("epochs", epochs, at_least=1), lr, tie, "unit"), X, y).steps()
+    trainer = RuleTrainer(check_int("epochs", epochs, at_least=1), lr, tie, "unit", engine="reference")
+    return _Sides(trainer, X, y).steps()
 
 
 class _Sides:
     """Checked data with both sides at their start: a problem with weights, and a net with a loss and SGD."""
 
     def __init__(
-        self,
-        trainer: RuleTrainer,
-        X: Data,
-        y: Data,
-        dtype: torch.dtype | None = None,
-        num_classes: int | None = None,
-        batch: bool = False,
+        self, trainer: RuleTrainer, X: Data, y: Data, dtype: Any = None, classes: Any = None, mode: str = "sample"
     ) -> None:
-        self.epochs, self.lr, self.batch = trainer.max_epochs, trainer.lr, batch
+        self.epochs, self.lr, self.batch = trainer.max_epochs, trainer.lr, mode == "batch"
         self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
-        net = zero_net(Dense(self.X), num_classes)
+        net = zero_net(Dense(self.X), classes)
         assert net.bias is not None
         self.net, self.gradient_weights = net, Weights(net.weight, net.bias)
-        self.start = self.gradient_weights.clone()
+        self.problem, self.start, ids = trainer.problem_for(net, Dense(self.X), y, None, None, 1.0)
         self.weights = self.start.clone()
-        self.problem, ids = make_problem(trainer, net, Dense(self.X), y, None, num_classes=num_classes, scale=1.0)
         self.y = torch.from_numpy(self.problem.y).to(self.X.device)
         self.order = Order(trainer.order, ids, trainer.seed, self.epochs)
-        self.loss = (PerceptronLoss if num_classes is None else MulticlassPerceptronLoss)("sum", tie=trainer.tie)
+        self.loss = (PerceptronLoss if classes is None else MulticlassPerceptronLoss)("sum", tie=trainer.tie)
         groups = [(net.weight, self.lr), (net.bias, self.lr * self.problem.bias_step)]
         self.optimizer = torch.optim.SGD([{"params": [values], "lr": lr} for values, lr in groups])
-        warn_if_stuck(trainer.rule, self.start, stacklevel=4)
 
     def tolerance(self) -> float:
         """Return the allowed difference of weights, in units of the last place of the largest number in them.
@@ -183,53 +176,47 @@ class _Sides:
         for epoch in range(self.epochs):
             clean = True
             for ids in self.order.epoch(epoch, self._mistakes):
-                numbers: list[int] = ids.tolist()
-                together: list[Any] = [(slice(None), numbers)] if self.batch else [(i, [i]) for i in numbers]
-                for at, some in together:
-                    for i, rule, gradient in zip(some, self._rule(at, some), self._gradient(at), strict=True):
+                for some in [ids] if self.batch else ids[:, None]:
+                    for i, rule, gradient in zip(some.tolist(), self._rule(some), self._gradient(some), strict=True):
                         clean &= rule.predicted is None and gradient.predicted is None
                         yield Step(epoch + 1, i, rule, gradient, self.weights, self.gradient_weights)
             if clean or self.order.no_mistake_left:
                 return
 
-    def _mistakes(self) -> np.ndarray[Any, Any]:
-        scores = self.problem.scores(self.weights)
+    def _mistakes(self) -> Any:
+        scores = F.linear(self.X, *self.weights)
         scores = scores.squeeze(-1) if self.problem.num_classes is None else scores
         return tpf.mistakes(scores, self.y, tie=self.problem.rule.tie).cpu().numpy()
 
-    def _rule(self, at: int | slice, numbers: list[int]) -> list[Side]:
-        """Decide for all samples at a place by the scores of now, then make the updates of those that are mistakes."""
-        rows = F.linear(self.X[at], *self.weights).reshape(-1, self.problem.outputs).tolist()
-        sides = []
-        for i, scores in zip(numbers, rows, strict=True):
-            label = int(self.problem.y[i])
-            predicted = int(predicted_as(scores, label, self.problem.rule.code, 0.0, 0.0))
-            mistake = predicted != label
-            sides.append(Side(scores, predicted, float(self.problem.coef(i))) if mistake else Side(scores, None, 0.0))
-        for i, side in zip(numbers, sides, strict=True):
+    def _rule(self, ids: Any) -> list[Side]:
+        """Decide for some samples by the scores of now, then make the updates of those that are mistakes."""
+        problem, sides = self.problem, []
+        for i, scores in zip(ids.tolist(), F.linear(self.X[ids], *self.weights).tolist(), strict=True):
+            predicted = int(predicted_as(scores, int(problem.y[i]), problem.rule.code, 0.0, 0.0))
+            mistake = predicted != problem.y[i]
+            sides.append(Side(scores, predicted, float(problem.coef(i))) if mistake else Side(scores, None, 0.0))
+        for i, side in zip(ids.tolist(), sides, strict=True):
             if side.predicted is not None:
-                self.problem.update(self.weights, i, side.predicted, self.lr)
+                problem.update(self.weights, i, side.predicted, self.lr)
         return sides
 
-    def _gradient(self, at: int | slice) -> list[Side]:
-        """Make one step of SGD on a sample or a batch; return what autograd did to each sample."""
+    def _gradient(self, ids: Any) -> list[Side]:
+        """Make one step of SGD on some samples; return what autograd did to each."""
         self.optimizer.zero_grad()
-        scores = self.net(self.X[at])
+        scores = self.net(self.X[ids])
         scores.retain_grad()
-        self.loss(scores, self.y[at]).backward()
+        self.loss(scores, self.y[ids]).backward()
         self.optimizer.step()
         assert scores.grad is not None
         rows = [each.detach().reshape(-1, self.problem.outputs) for each in (scores, scores.grad)]
         return [self._slope_side(*pair) for pair in zip(*rows, strict=True)]
 
     def _slope_side(self, scores: Tensor, slope: Tensor) -> Side:
-        seen = scores.tolist()
         if not slope.any():
-            return Side(seen, None, 0.0)
+            return Side(scores.tolist(), None, 0.0)
         if len(slope) == 1:  # the loss falls towards the right label, so it rises towards the predicted one
-            return Side(seen, int(slope.sign()), -self.lr * float(slope))
-        predicted = int(slope.argmax())
-        return Side(seen, predicted, self.lr * float(slope[predicted]))
+            return Side(scores.tolist(), int(slope.sign()), -self.lr * float(slope))
+        return Side(scores.tolist(), int(slope.argmax()), self.lr * float(slope.max()))
 
 
 def _compare(sides: _Sides) -> CrossCheck:
@@ -245,10 +232,9 @@ def _compare(sides: _Sides) -> CrossCheck:
                 log.append(Mistake(step.sample, number - 1, side.coef, side.predicted))
         apart = _ulps(step.rule_weights, step.gradient_weights, entered)
         worst = max(worst, apart)
-        differs = step.rule[1:] != step.gradient[1:] or apart > allowed
-        if differs and first is None:
-            weights = step.rule_weights.clone(), step.gradient_weights.clone()
-            first = step._replace(rule_weights=weights[0], gradient_weights=weights[1])
+        if first is None and (step.rule[1:] != step.gradient[1:] or apart > allowed):
+            copies = {name: getattr(step, name).clone() for name in ("rule_weights", "gradient_weights")}
+            first = step._replace(**copies)
     every = torch.tensor(list(ends.values()), dtype=torch.int64)
     rule, gradient = (MistakeLog(sides.problem, sides.start, (Mistakes.of(each),), every) for each in logs)
     return CrossCheck(first is None, worst == 0.0, worst, rule, gradient, first)

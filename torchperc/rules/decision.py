@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchperc._checks import check_choice, check_number, weights_overflow
 from torchperc.nn.functional import TIES
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Array, Samples
 
 UPDATE, SIGN, STRICT = range(3)  # the places of the ties in TIES
 UNCLEAR = -(2**31)
@@ -40,10 +40,8 @@ class PerceptronRule(NamedTuple):
         """Return the rule if tie and margin go together."""
         rule = cls(check_choice("tie", tie, TIES), check_number("margin", margin, at_least=0))
         if rule.margin and tie == "sign":
-            raise ValueError(
-                f"margin={margin} has no effect with tie='sign', which looks at the decision only; "
-                "use tie='update' or tie='strict'"
-            )
+            why = "has no effect with tie='sign', which looks at the decision only"
+            raise ValueError(f"margin={margin} {why}; use tie='update' or tie='strict'")
         return rule
 
     @property
@@ -124,7 +122,7 @@ class RoundingBound(NamedTuple):
         floor = (samples.terms + 2) * 4 * about.smallest_normal * about.eps
         return cls(gamma, radius, floor, about.max / 4, 1 / unit)
 
-    def size(self, weight: np.ndarray[Any, Any], bias: np.ndarray[Any, Any]) -> float:
+    def size(self, weight: Array, bias: Array) -> float:
         """Return at least the largest |w|·|x| + |b| of these weights; 0 if all of them are 0."""
         flat = weight.reshape(-1)
         if not flat.any() and not bias.any():
@@ -151,7 +149,7 @@ def _matmul_roundoff() -> float:
 # --- exact decisions ----------------------------------------------------------------------------------------------
 
 
-def exact_score(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: float) -> Fraction:
+def exact_score(x: Array, weight: Array, bias: float) -> Fraction:
     """Return w·x + b in exact arithmetic.
 
     Example:
@@ -163,12 +161,7 @@ def exact_score(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: flo
 
 
 def decide_exactly(
-    weight: np.ndarray[Any, Any],
-    bias: np.ndarray[Any, Any],
-    x: np.ndarray[Any, Any],
-    label: int,
-    rule: PerceptronRule,
-    largest: float = math.inf,
+    weight: Array, bias: Array, x: Array, label: int, rule: PerceptronRule, largest: float = math.inf
 ) -> int:
     """Return what :func:`predicted_as` says of the exact scores: weight (K, d), bias (K,), x (d,) in float64.
 
@@ -188,7 +181,7 @@ def decide_exactly(
     return found
 
 
-def host(values: Tensor) -> np.ndarray[Any, Any]:
+def host(values: Tensor) -> Array:
     """Return a tensor as a float64 array on the host."""
-    array: np.ndarray[Any, Any] = values.detach().cpu().double().numpy()
+    array: Array = values.detach().cpu().double().numpy()
     return array

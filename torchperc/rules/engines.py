@@ -25,9 +25,9 @@ def reference(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
     """
     found = []
     for position, i in enumerate(ids.tolist()):
-        predicted = problem.predict(weights, i)  # by the score w·x + b
+        predicted = problem.predict(weights, i)  # by the score w·x + b: the label, or the strongest wrong class
         if predicted != problem.y[i]:  # a mistake: w ← w + η·y·x, b ← b + η·y·β
-            problem.update(weights, i, predicted, step=float(problem.steps[i]))
+            problem.update(weights, i, predicted, size=float(problem.step_sizes[i]))
             found.append(Mistake(i, position, float(problem.coef(i)), predicted))
     return Mistakes.of(found)
 
@@ -55,7 +55,8 @@ class LoopSettings(NamedTuple):
     def of(cls, problem: Problem) -> LoopSettings:
         """Return the settings for a problem."""
         bound, samples = problem.bound, problem.samples
-        growth = problem.largest_step * (1.5 * bound.radius**2 + problem.bias_step)  # √2 < 1.5 where two classes move
+        farthest = 1.5 * bound.radius**2 + problem.bias_step  # √2 < 1.5 where two classes move
+        growth = float(problem.step_sizes.max()) * farthest
         refresh = max(64, problem.outputs * samples.n_features // samples.terms)
         return cls(problem.bias_step, problem.rule.code, problem.rule.margin, bound, growth, refresh)
 
@@ -65,7 +66,7 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
     from torchperc.rules import loops  # which loads numba
 
     learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
-    data = (problem.samples.loop_arrays(), ids, problem.y, problem.steps)
+    data = (problem.samples.loop_arrays(), ids, problem.y, problem.step_sizes)
     state = (*problem.loop_weights(weights), LoopSettings.of(problem))
     at, predicted = problem.scratch if len(ids) <= len(problem.y) else np.empty((2, len(ids)), np.int64)
     position, made = 0, 0
@@ -79,8 +80,7 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
             made += 1
         position += 1
     sample = ids[at[:made]]
-    taken, size = predicted[:made].copy(), problem.steps[sample]
-    return Mistakes(sample, at[:made].copy(), -size * taken if problem.num_classes is None else size, taken)
+    return Mistakes(sample, at[:made].copy(), problem.coef(sample), predicted[:made].copy())
 
 
 def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
@@ -103,4 +103,8 @@ def _own(engine: Engine, problem: Problem, weights: Weights, ids: Array) -> Mist
     found = engine(problem, weights, ids)
     if not isinstance(found, Mistakes):
         raise TypeError(f"engine={engine!r} must return Mistakes, found {type(found).__name__}; see docs/extend.md")
+    rising = (np.diff(found.step, prepend=-1, append=len(ids)) > 0).all()
+    if not rising or not np.array_equal(found.sample, ids[found.step]):
+        what = "must return mistakes whose step counts the samples of this call, and whose sample is ids[step]"
+        raise ValueError(f"engine={engine!r} {what}; see docs/extend.md")
     return found

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, check_int, check_number
+from torchperc._checks import Data, as_tensor, check_choice, check_int, check_number
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import host
 from torchperc.rules.models import Model, blocks, in_blocks
-from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, digest
-from torchperc.samples.dense import Samples
+from torchperc.rules.problem import Array, Mistake, Mistakes, Problem
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 KERNELS = ("linear", "poly", "rbf")
 _BLOCK, _CHUNK = 512, 4096
@@ -43,12 +43,6 @@ class Kernel:
     degree: int = 3
     gamma: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not callable(self.name):
-            check_choice("kernel", self.name, KERNELS)
-        object.__setattr__(self, "degree", check_int("degree", self.degree, at_least=1))
-        object.__setattr__(self, "gamma", check_number("gamma", self.gamma, above=0))
-
     @classmethod
     def checked(cls, kernel: Any, options: dict[str, Any]) -> Kernel | None:
         """Return the kernel of a name with its own options, ``None`` for none; another kernel's are refused."""
@@ -58,18 +52,23 @@ class Kernel:
             if name not in owners:
                 raise TypeError(f"RuleTrainer has no argument {name}={value!r}; a kernel has degree or gamma")
             if kernel != owners[name]:
-                raise ValueError(
-                    f"{name}={value!r} needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"
-                )
-        return None if kernel is None else cls(kernel, **given)
+                why = f"needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"
+                raise ValueError(f"{name}={value!r} {why}")
+        if kernel is None:
+            return None
+        degree = check_int("degree", given.get("degree", 3), at_least=1)
+        gamma = check_number("gamma", given.get("gamma", 1.0), above=0)
+        return cls(kernel if callable(kernel) else check_choice("kernel", kernel, KERNELS), degree, gamma)
+
+    def problem(self, *common: Any) -> KernelProblem:
+        """Return the problem that learns with this kernel, from the fields that all problems have."""
+        return KernelProblem(*common, kernel=self)
 
     def gram(self, samples: Samples, others: Samples) -> Tensor:
         """Return k of each of N samples with each of M others: (N, M)."""
         if callable(self.name):
-            found, needed = self.name(samples.raw(), others.raw()), (len(samples), len(others))
-            if not isinstance(found, Tensor | np.ndarray) or "complex" in str(found.dtype):
-                raise TypeError(f"the kernel function must return an array of numbers, found {type(found).__name__}")
-            gram = torch.as_tensor(found, dtype=samples.dtype, device=samples.device).detach()
+            needed, found = (len(samples), len(others)), as_tensor(self.name(samples.raw(), others.raw()), "k(X, Z)")
+            gram = found.to(samples.device, samples.dtype)
             if gram.shape != needed or not torch.isfinite(gram).all():
                 what = f"shape {tuple(gram.shape)}" if gram.shape != needed else "numbers that are not finite"
                 raise ValueError(f"the kernel function must return finite numbers of shape {needed}, found {what}")
@@ -102,11 +101,13 @@ class KernelModel(Model):
         return in_blocks(samples, lambda block: self.kernel.gram(block, self.support) @ self.coefs + self.bias)
 
 
+@dataclass(eq=False)
 class KernelState:
-    """What the weights are here: the mistakes so far, and every sample's scores with the mistakes they include."""
+    """What the weights are here: every sample's scores with the mistakes they include, and all mistakes so far."""
 
-    def __init__(self, scores: Tensor, included: Tensor, found: list[Mistake]) -> None:
-        self.scores, self.included, self.found = scores, included, found
+    scores: Tensor
+    included: Tensor
+    found: list[Mistake]
 
     def clone(self) -> KernelState:
         """Return a copy."""
@@ -119,8 +120,7 @@ class KernelState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly."""
-        kept = {"scores": self.scores.clone(), "included": self.included.clone()}
-        return {"found": [tuple(mistake) for mistake in self.found], **kept}
+        return {**vars(self.clone()), "found": [tuple(mistake) for mistake in self.found]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`."""
@@ -134,11 +134,8 @@ class KernelProblem(Problem):
     """A :class:`Problem` whose updates happen in a kernel's feature space."""
 
     kernel: Kernel = field(kw_only=True)
-
-    @property
-    def can_compile(self) -> bool:
-        """Kernels are computed by torch."""
-        return False
+    can_compile = False
+    near_ties_exact = False
 
     def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
         """Yield the whole problem: the state has the scores of all samples, which are read as they are needed."""
@@ -146,9 +143,9 @@ class KernelProblem(Problem):
 
     def laid_out(self, weights: Any = None) -> Any:
         """Return the state without support vectors."""
-        rows = self.samples
-        scores = torch.zeros(len(rows), self.outputs, dtype=rows.dtype, device=rows.device)
-        return KernelState(scores, torch.zeros(len(rows), dtype=torch.int64, device=rows.device), [])
+        count, dtype, device = len(self.samples), self.samples.dtype, self.samples.device
+        scores = torch.zeros(count, self.outputs, dtype=dtype, device=device)
+        return KernelState(scores, torch.zeros(count, dtype=torch.int64, device=device), [])
 
     def own_engine(self, state: Any, ids: Array) -> Mistakes:
         """Present samples in order, a block at a time.
@@ -202,23 +199,17 @@ class KernelProblem(Problem):
 
     def _products(self, samples: Samples, index: Array) -> Tensor:
         """Return k of samples with training samples, bias included: (N, M)."""
-        unique, place = np.unique(index, return_inverse=True)
-        support = self.samples.take(torch.from_numpy(unique).to(self.samples.device))
-        place_of = torch.from_numpy(place).to(self.samples.device)
-        return self.kernel.gram(samples, support)[:, place_of] + self.bias_step
+        unique, place = (torch.from_numpy(n).to(self.samples.device) for n in np.unique(index, return_inverse=True))
+        return self.kernel.gram(samples, self.samples.take(unique))[:, place] + self.bias_step
 
     def scores(self, weights: Any, samples: Samples | None = None) -> Tensor:
         """Return the scores of samples (default: the training samples): (N, K)."""
         if samples is not None and samples is not self.samples:
-            return self._model(weights, 1.0).row_scores(samples)
+            return self.model(weights, 1.0).row_scores(samples)
         for numbers in torch.arange(len(self.samples), device=weights.scores.device).split(_BLOCK):
             self._bring_up_to_date(weights, numbers)
         found: Tensor = weights.scores
         return found
-
-    def score_error(self, weights: Any, samples: Samples) -> float:
-        """Return 0: the rounded values of a kernel decide."""
-        return 0.0
 
     def replay(self, weights: Any, mistakes: Mistakes) -> None:
         """Add these mistakes to a state; scores are brought up to date when they are asked for."""
@@ -232,20 +223,16 @@ class KernelProblem(Problem):
         """Return the model of the mean, from a sum over so many steps."""
         return self._dual_model(total / steps, np.flatnonzero(total.any(axis=1)), self.scale)
 
-    def model(self, weights: Any) -> Model:
+    def model(self, weights: Any, scale: float | None = None) -> Model:
         """Return the classifier with the support vectors so far, scaled."""
-        return self._model(weights, self.scale)
-
-    def _model(self, state: KernelState, scale: float) -> KernelModel:
-        mistakes = Mistakes.of(state.found)
+        mistakes = Mistakes.of(weights.found)
+        scale = self.scale if scale is None else scale
         return self._dual_model(self.dual(mistakes), np.unique(mistakes.sample), scale)
 
     def _dual_model(self, coefs: Array, support: Array, scale: float) -> KernelModel:
         rows, numbers = self.samples, torch.from_numpy(support).to(self.samples.device)
-        alphas, bias = (
-            torch.from_numpy(values * scale).to(rows.device, rows.dtype)
-            for values in (coefs[support], coefs.sum(0) * self.bias_step)
-        )
+        values = (coefs[support], coefs.sum(0) * self.bias_step)
+        alphas, bias = (torch.from_numpy(each * scale).to(rows.device, rows.dtype) for each in values)
         return KernelModel(rows.take(numbers), numbers, alphas, bias, self.kernel, self.num_classes)
 
     def norm(self, weights: Any) -> float:
@@ -255,7 +242,7 @@ class KernelProblem(Problem):
 
     def digest(self, weights: Any) -> str:
         """Return a hash of the scores: different coefficients may stand for the same weights."""
-        return digest([self.scores(weights)])
+        return super().digest([self.scores(weights)])
 
     def decisions(self, start: Any, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
@@ -272,6 +259,6 @@ class KernelProblem(Problem):
 
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
-        kernel = self.kernel
-        about = {"kernel": kernel.name if isinstance(kernel.name, str) else "function", "degree": kernel.degree}
-        return {**super().describe(), "kind": "kernel", **about, "gamma": kernel.gamma}
+        name, degree, gamma = self.kernel.name, self.kernel.degree, self.kernel.gamma
+        kernel = {"kernel": name if isinstance(name, str) else "function", "degree": degree, "gamma": gamma}
+        return {**super().describe(), "kind": "kernel", **kernel}

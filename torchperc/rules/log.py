@@ -6,7 +6,7 @@ of the log and the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,8 @@ from torchperc._checks import Data, check_choice, check_int
 from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
-from torchperc.rules.problem import Mistake, Mistakes, Problem
-from torchperc.samples.dense import Samples
+from torchperc.rules.problem import PER_SAMPLE, Mistake, Mistakes, Problem
+from torchperc.samples.rows import Samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -138,8 +138,8 @@ class MistakeLog:
         """Return the weights that Gallant's pocket algorithm with ratchet keeps.
 
         A run of weights is the number of samples in a row that they decided without a mistake. The pocket begins with
-        the start and a run of 0; weights whose run is longer than that of the pocket replace it if they have fewer
-        errors on all training samples.
+        the start; weights whose run is longer than that of the pocket replace it if they have fewer errors on all
+        training samples. Of zero weights, every sample counts as an error.
 
         Args:
             ratchet: ``"runs"`` as above, which looks at all samples a few times in a whole run; or ``"every"``: the
@@ -156,8 +156,8 @@ class MistakeLog:
         runs[1:] -= 1  # without the sample that the weights were learned from
         cost, decision = self.problem.sample_weight, PerceptronRule("sign")
         weights, replayed = self.start.clone(), 0
-        pocket, longest, fewest = 0, 0, float(cost.sum())
-        for t in np.flatnonzero(runs > 0).tolist():
+        pocket, longest, fewest = (0, -1, np.inf) if self.start.any_nonzero else (0, 0, float(cost.sum()))
+        for t in np.flatnonzero(runs > longest).tolist():
             if runs[t] > longest:
                 self.problem.replay(weights, self.mistakes.part(replayed, t))
                 replayed, errors = t, float(cost @ self.problem.mistakes(weights, decision))
@@ -210,7 +210,7 @@ class MistakeLog:
     def compact(self) -> MistakeLog:
         """Return the log with a copy of the samples that made mistakes, and no others."""
         index, place = np.unique(self.mistakes.sample, return_inverse=True)
-        columns = {name: getattr(self.problem, name)[index] for name in ("y", "sample_weight", "steps")}
+        columns = {name: getattr(self.problem, name)[index] for name in PER_SAMPLE}
         few = replace(self.problem, samples=self.problem.samples.take(torch.from_numpy(index)), **columns)
         return replace(self, problem=few, parts=(self.mistakes._replace(sample=place),))
 
@@ -238,13 +238,7 @@ class MistakeLog:
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        X: Data | None = None,
-        y: Data | None = None,
-        *,
-        kernel: Callable[[Any, Any], Any] | None = None,
-        features: Callable[[Tensor], Tensor] | None = None,
+        cls, path: str | Path, X: Data = None, y: Data = None, *, kernel: Any = None, features: Any = None
     ) -> MistakeLog:
         """Read a log and bind it to its data; other data are refused.
 

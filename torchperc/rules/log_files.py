@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,10 @@ from torchperc._checks import Data, check_choice, check_int, check_labels, check
 from torchperc._files import checksum, write_atomically
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule
-from torchperc.rules.joint import JointProblem
-from torchperc.rules.kernel import Kernel, KernelProblem
-from torchperc.rules.problem import Array, Mistakes, Problem, Weights
-from torchperc.samples.dense import Samples
+from torchperc.rules.kernel import KERNELS, Kernel, KernelProblem
+from torchperc.rules.problem import Array, JointProblem, Mistakes, Problem, Weights
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -72,36 +71,30 @@ def digest(arrays: dict[str, Array]) -> str:
     return checksum(*(piece for text, array in known for piece in (text.encode(), array.tobytes())))
 
 
-def load(
-    path: Path,
-    X: Data | None,
-    y: Data | None,
-    kernel: Callable[[Any, Any], Any] | None,
-    features: Callable[[Tensor], Tensor] | None,
-) -> _Parts:
-    """Return the parts of a log from a file, bound to its data; other data are refused."""
+def load(path: Path, X: Data | None, y: Data | None, kernel: Any, features: Any) -> _Parts:
+    """Return the parts of a log from a file, bound to its data; other data are refused.
+
+    ``kernel`` and ``features`` are the user's functions, if the run used any.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
         what = f"cannot read {path}: {error.strerror}; a mistake log is one file, as MistakeLog.save writes it"
         raise type(error)(error.errno, what) from None
     if path.suffix.lower() == ".json":
-        _check_given("kernel", kernel, False)
-        _check_given("features", features, False)
+        _check_given(kernel, features, {})
         return from_json(content, str(path), X, y)
     if X is None or y is None:
         raise TypeError(f"{path} holds a hash of its data only; pass X and y, the data the log was made on")
     with naming(path):
         about, arrays = read_npz(content)
-        if about["kind"] not in ("linear", "joint", "kernel"):
-            raise ValueError(f"it is of kind {about['kind']!r}, not of single samples")
+        check_choice("kind", about["kind"], ("linear", "joint", "kernel"))
         _validate_about(about)
     samples = as_samples(X, dtype=getattr(torch, about["dtype"]))
     labels = check_labels(y, len(samples), about["num_classes"], both=False)
     if samples.hash(labels) != about["data"]:
-        raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-    _check_given("kernel", kernel, about.get("kernel") == "function")
-    _check_given("features", features, about["kind"] == "joint" and about["block_bias"] is None)
+        raise _other_data(path)
+    _check_given(kernel, features, about)
     with naming(path):
         _validate_arrays(about, arrays, labels.numpy(), samples.n_features)
     return _assemble(about, arrays, labels.numpy(), samples, kernel, features)
@@ -122,19 +115,14 @@ def read_npz(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _assemble(
-    about: dict[str, Any],
-    arrays: dict[str, Array],
-    labels: Array,
-    samples: Samples,
-    kernel: Callable[[Any, Any], Any] | None = None,
-    features: Callable[[Tensor], Tensor] | None = None,
+    about: dict[str, Any], arrays: dict[str, Array], y: Array, samples: Samples, kernel: Any, features: Any
 ) -> _Parts:
     """Return the parts of a log from checked arrays."""
     mistakes = Mistakes(*(arrays[name] for name in Mistakes._fields))
-    steps = arrays["sample_weight"].copy()
-    steps[mistakes.sample] = np.abs(mistakes.coef)
+    step_sizes = arrays["sample_weight"].copy()
+    step_sizes[mistakes.sample] = np.abs(mistakes.coef)
     rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))
-    given = (samples, labels, about["num_classes"], arrays["sample_weight"], steps)
+    given = (samples, y, about["num_classes"], arrays["sample_weight"], step_sizes)
     common = (*given, rule, about["bias_step"], about["scale"])
     problem, start = Problem(*common), None
     if about["kind"] == "joint":
@@ -148,18 +136,26 @@ def _assemble(
     return problem, problem.laid_out(start), (mistakes,), ends, about.get("conventions", {})
 
 
-def _check_given(name: str, value: object, needed: bool) -> None:
-    if needed and not callable(value):
-        raise ValueError(f"{name}={value!r}, but this log was made with a function of your own; pass it again")
-    if value is not None and not needed:
-        raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
+def _check_given(kernel: object, features: object, about: dict[str, Any]) -> None:
+    """Refuse functions that are missing, or that the log was made without."""
+    own_kernel, own_features = about.get("kernel") == "function", about.get("block_bias", True) is None
+    for name, value, needed in (("kernel", kernel, own_kernel), ("features", features, own_features)):
+        if needed and not callable(value):
+            raise ValueError(f"{name}={value!r}, but this log was made with a function of your own; pass it again")
+        if value is not None and not needed:
+            raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
+
+
+def _other_data(name: str | Path) -> ValueError:
+    return ValueError(f"{name} belongs to other data: X and y are not those the log was made on")
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 _ABOUT = {"classes": "num_classes", "bias_scale": "bias_step", "scale": "scale", "steps": "steps", "dtype": "dtype",
           "conventions": "conventions"}  # fmt: skip
-_INTEGERS = {"index": "sample", "step": "step", "wrong": "predicted", "epoch_ends": "epoch_ends"}
+_ARRAYS = {"index": "sample", "step": "step", "wrong": "predicted", "epoch_ends": "epoch_ends", "coef": "coef",
+           "cost": "sample_weight"}  # fmt: skip
 """Entries of the JSON, and what they are called here."""
 
 
@@ -168,21 +164,20 @@ def to_json(log: Any) -> str:
     about, arrays = _contents(log)
     if about["kind"] != "linear":
         raise ValueError(f"a log of a {about['kind']} run has no weights for each feature; save it as .npz")
+    arrays["coef"] = arrays["coef"] * about["scale"]
     entries: dict[str, Any] = {
         "format": JSON_FORMAT,
         "version": JSON_VERSION,
-        "points": log.problem.samples.double().dense().tolist(),
+        "points": log.problem.samples.dense().double().tolist(),
         "labels": log.problem.y.tolist(),
         **{entry: about[name] for entry, name in _ABOUT.items()},
-        "start": {name: arrays[name].tolist() for name in ("weight", "bias")},
-        **{entry: arrays[name].tolist() for entry, name in _INTEGERS.items()},
-        "coef": log.coef.tolist(),
-        "cost": arrays["sample_weight"].tolist(),
+        "start": {name: arrays[name].tolist() for name in Weights._fields},
+        **{entry: arrays[name].tolist() for entry, name in _ARRAYS.items()},
     }
-    for entry, usual in (("dtype", "float64"), ("conventions", {}), ("cost", [1.0] * len(log.problem.y))):
-        if entries[entry] == usual:
-            del entries[entry]
-    return json.dumps(entries, allow_nan=False)
+    usual = {"dtype": "float64", "conventions": {}, "cost": [1.0] * len(log.problem.y)}
+    return json.dumps(
+        {name: e for name, e in entries.items() if name not in usual or e != usual[name]}, allow_nan=False
+    )
 
 
 def from_json(text: str | bytes, name: str, X: Data | None = None, y: Data | None = None) -> _Parts:
@@ -197,8 +192,8 @@ def from_json(text: str | bytes, name: str, X: Data | None = None, y: Data | Non
         own, samples = samples, as_samples(X, dtype=dtype)
         given = check_labels(y, len(samples), about["num_classes"], both=False).numpy()
         if not torch.equal(samples.dense(), own.dense()) or not np.array_equal(given, labels):
-            raise ValueError(f"{name} belongs to other data: X and y are not those the log was made on")
-    return _assemble(about, arrays, labels, samples)
+            raise _other_data(name)
+    return _assemble(about, arrays, labels, samples, None, None)
 
 
 def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Array, Array]:
@@ -210,17 +205,16 @@ def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Ar
         raise ValueError(f"it has version {entries.get('version')!r}; this torchperc reads version {JSON_VERSION}")
     if entries.get("projection") is not None:
         raise ValueError("it shows a run with more features in two of them, without the others")
-    points = _array("points", entries["points"], np.float64, 2)
+    points = _array("points", entries["points"], 2)
     entries = {"dtype": "float64", "conventions": {}, "cost": [1] * len(points), **entries}
     about = {"kind": "linear", **{name: entries[entry] for entry, name in _ABOUT.items()}}
     _validate_about(about)
-    given = _array("labels", entries["labels"], np.int64)
+    given = _array("labels", entries["labels"], integers=True)
     labels = check_labels(given, len(points), about["num_classes"], name="labels", both=False).numpy()
-    arrays = {name: _array(entry, entries[entry], np.int64) for entry, name in _INTEGERS.items()}
-    arrays["coef"] = _array("coef", entries["coef"], np.float64)
-    arrays["sample_weight"] = _array("cost", entries["cost"], np.float64)
-    arrays["weight"] = _array("start.weight", entries["start"]["weight"], np.float64, 2)
-    arrays["bias"] = _array("start.bias", entries["start"]["bias"], np.float64)
+    whole = ("index", "step", "wrong", "epoch_ends")
+    arrays = {name: _array(entry, entries[entry], integers=entry in whole) for entry, name in _ARRAYS.items()}
+    arrays["weight"] = _array("start.weight", entries["start"]["weight"], 2)
+    arrays["bias"] = _array("start.bias", entries["start"]["bias"])
     largest = torch.finfo(getattr(torch, about["dtype"])).max
     for name, values in (("points", points), ("start.weight", arrays["weight"]), ("start.bias", arrays["bias"])):
         if (np.abs(values) > largest).any():
@@ -232,16 +226,16 @@ def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Ar
     return about, arrays, points, labels
 
 
-def _array(name: str, given: Any, dtype: type[Any], ndim: int = 1) -> Array:
+def _array(name: str, given: Any, ndim: int = 1, integers: bool = False) -> Array:
     """Return a list of numbers, or of rows of numbers, as an array; integers must be written as such."""
     try:
         found = np.asarray(given)
     except ValueError:
         _fail(name, "must have rows of equal length")
-    if found.ndim != ndim or (found.size and found.dtype.kind not in ("i" if dtype is np.int64 else "if")):
-        what = "integers" if dtype is np.int64 else "numbers"
+    if found.ndim != ndim or (found.size and found.dtype.kind not in ("i" if integers else "if")):
+        what = "integers" if integers else "numbers"
         _fail(name, f"must be a list of {what}, found {found.dtype} of shape {found.shape}")
-    return found.astype(dtype)
+    return found.astype(np.int64 if integers else np.float64)
 
 
 # --- one validator ------------------------------------------------------------------------------------------------
@@ -254,6 +248,7 @@ def _fail(name: str, what: str) -> NoReturn:
 def _validate_about(about: dict[str, Any]) -> None:
     """Refuse a description whose type, classes or factors make no sense."""
     check_choice("dtype", about["dtype"], DTYPES)
+    check_choice("kernel", about.get("kernel", "function"), (*KERNELS, "function"))
     if about["num_classes"] is not None:
         check_int("classes", about["num_classes"], at_least=2)
     check_number("bias_scale", about["bias_step"], at_least=0)

@@ -73,7 +73,7 @@ def update(x, columns, label, predicted, coef, w, b, bias_step):
 
 
 @njit(cache=True, nogil=True)
-def learn_two(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
+def learn_two(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, made):
     """Present samples with labels −1/+1 from position ``first`` on: make the updates, record the mistakes.
 
     Where rounding leaves a decision open, it is made in double precision; where that leaves it open, the loop stops.
@@ -82,33 +82,34 @@ def learn_two(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
     """
     bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
     scores, since, reserve = np.empty(1), 0, refresh * growth
-    bias, error = b[0], 2.0 * score_error(w, b, bound, reserve)
-    low, high = margin - error, margin + error
+    # within this distance of the margin a rounded score leaves the decision open: 2 errors of a score, see predicted_as
+    bias, unclear = b[0], 2.0 * score_error(w, b, bound, reserve)
+    low, high = margin - unclear, margin + unclear
     for p in range(first, ids.size):
         i = ids[p]
         x, columns = row(rows, i)
         label = y[i]
-        slack = label * (dot(x, columns, w) + bias)
-        if slack > high:
+        functional_margin = label * (dot(x, columns, w) + bias)
+        if functional_margin > high:
             continue
-        if not slack < low:
+        if not functional_margin < low:
             found = predicted_precisely(x, columns, w, b, label, settings.tie, margin, bound.limit, scores)
             if found == UNCLEAR:
                 return p, made
             if found == label:
                 continue
-        update(x, columns, label, -label, steps[i] * label, w, b, settings.bias_step)
+        update(x, columns, label, -label, step_sizes[i] * label, w, b, settings.bias_step)
         at[made], predicted[made] = p, -label
         made += 1
-        bias, error, since = b[0], error + 2.0 * bound.gamma * growth, since + 1
+        bias, unclear, since = b[0], unclear + 2.0 * bound.gamma * growth, since + 1
         if since == refresh:
-            error, since = 2.0 * score_error(w, b, bound, reserve), 0
-        low, high = margin - error, margin + error
+            unclear, since = 2.0 * score_error(w, b, bound, reserve), 0
+        low, high = margin - unclear, margin + unclear
     return ids.size, made
 
 
 @njit(cache=True, nogil=True)
-def learn_classes(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
+def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, made):
     """Present samples with class indices; otherwise as :func:`learn_two`."""
     bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
     out, scores, since, reserve = np.empty(b.size, w.dtype), np.empty(b.size), 0, refresh * growth
@@ -127,7 +128,7 @@ def learn_classes(rows, ids, y, steps, w, b, settings, first, at, predicted, mad
                 return p, made
         if found == label:
             continue
-        update(x, columns, label, found, steps[i], w, b, settings.bias_step)
+        update(x, columns, label, found, step_sizes[i], w, b, settings.bias_step)
         at[made], predicted[made] = p, found
         made += 1
         error, since = error + bound.gamma * growth, since + 1

@@ -19,17 +19,14 @@ from torchperc._checks import (
     check_labels,
     check_number,
     check_sample_weight,
-    is_sparse,
     numpy_view,
 )
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, host
-from torchperc.rules.joint import JointProblem
-from torchperc.rules.kernel import KernelProblem
 from torchperc.rules.models import Net
-from torchperc.rules.problem import Array, Problem, Weights
-from torchperc.samples.dense import Samples
+from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
+from torchperc.samples.rows import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
@@ -46,9 +43,8 @@ def check_net(net: object) -> Net:
             f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
         )
     dtype = check_float_dtype("net.weight's dtype", net.weight.dtype)
-    for name, values in (("weight", net.weight), ("bias", net.bias)):
-        if values is None:
-            continue
+    given = {"weight": net.weight} if net.bias is None else {"weight": net.weight, "bias": net.bias}
+    for name, values in given.items():
         if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
             raise TypeError(
                 f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
@@ -78,20 +74,10 @@ def classes_of(net: Net) -> int | None:
     return len(net.weight) if len(net.weight) > 1 else None
 
 
-def samples_for(net: Net, start: Weights, X: Data) -> Samples:
-    """Return checked samples in the width and type of a net, where its weights are."""
-    device = start.bias.device
-    if is_sparse(X) and device.type != "cpu":
-        raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
-    return as_samples(X, dtype=start.bias.dtype, device=device, n_features=net.in_features)
-
-
 def zero_net(samples: Samples, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
     """Return a net of zero weights for these samples."""
-    made: dict[str, Any] = {"dtype": samples.dtype, "device": samples.device}
-    if num_classes is None:
-        return Perceptron(samples.n_features, **made)
-    return MulticlassPerceptron(samples.n_features, num_classes, **made)
+    width, kind = samples.n_features, dict[str, Any](dtype=samples.dtype, device=samples.device)
+    return Perceptron(width, **kind) if num_classes is None else MulticlassPerceptron(width, num_classes, **kind)
 
 
 def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
@@ -101,8 +87,7 @@ def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | N
     own = getattr(X, "dtype", None)
     if isinstance(own, torch.dtype) and own.is_floating_point:
         return own
-    known = {"float32": torch.float32, "float64": torch.float64}
-    return known.get(str(own), default or torch.get_default_dtype())
+    return getattr(torch, str(own)) if str(own) in ("float32", "float64") else default or torch.get_default_dtype()
 
 
 # --- weights of samples, steps, bias ------------------------------------------------------------------------------
@@ -110,10 +95,8 @@ def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | N
 
 def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
     """Return ``class_weight`` if it is ``None``, ``"balanced"`` or a factor per label."""
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str):
-        return check_choice("class_weight", class_weight, ("balanced",))
+    if class_weight is None or isinstance(class_weight, str):
+        return class_weight and check_choice("class_weight", class_weight, ("balanced",))
     if not isinstance(class_weight, Mapping):
         raise TypeError(f"class_weight must be a mapping {{label: factor}}, found {type(class_weight).__name__}")
     return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
@@ -131,13 +114,11 @@ def sample_weights(
     found = np.ones(len(y))
     if sample_weight is not None:
         found = check_sample_weight(sample_weight, len(y)).cpu().numpy().copy()
-    if class_weight is None:
-        return found
     if isinstance(class_weight, str):
         labels, counts = np.unique(y[found > 0], return_counts=True)
         class_weight = balanced_weights(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
     known = (-1, 1) if num_classes is None else range(num_classes)
-    for label, factor in class_weight.items():
+    for label, factor in (class_weight or {}).items():
         if label not in known:
             raise ValueError(f"class_weight names label {label!r}; the labels are {', '.join(map(str, known))}")
         found = np.where(y == label, found * factor, found)
@@ -169,9 +150,9 @@ def check_steps(lr: float, weights: Array, bias_step: float, samples: Samples) -
         raise ValueError(f"lr={lr:g} makes steps of {lost:g}, which {samples.dtype} cannot hold; {remedy}")
 
 
-def check_updates(steps: Array, samples: Samples) -> None:
+def _check_updates(step_sizes: Array, samples: Samples) -> None:
     """Refuse samples so small that their updates vanish."""
-    least = float(steps[steps > 0].min())
+    least = float(step_sizes[step_sizes > 0].min())
     if least >= 1.0 or samples.max_squared_norm > 1e-150:
         return
     largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
@@ -183,21 +164,23 @@ def check_updates(steps: Array, samples: Samples) -> None:
 
 
 def make_problem(
-    trainer: Any,
-    net: Any,
-    samples: Samples,
-    y: Data,
-    sample_weight: Data | None,
-    *,
-    num_classes: int | None,
-    scale: float,
-    both: bool = True,
-) -> tuple[Problem, Array]:
-    """Return the problem of checked samples by the options of a trainer, and the samples that take part.
+    trainer: Any, net: Any, X: Data, y: Data, sample_weight: Data, start: Any, scale: Any, num_classes: Any, both: bool
+) -> tuple[Problem, Any, Array]:
+    """Return the problem of a net and data by a trainer's options, the first weights, the samples that take part.
 
-    ``scale`` is a factor of all models: the learning rate if training starts from zero weights, else 1. ``both``
-    requires at least two classes.
+    The first weights are ``start``, or those of the net if it is ``None``. ``scale`` is a factor of all models; for
+    ``None`` the learning rate if training starts from zero weights, else 1. ``both`` requires at least two classes.
     """
+    if trainer.kernel is not None:
+        samples = _kernel_samples(net, X, num_classes)
+    else:
+        if start is None:
+            start = weights_of(check_net(net), to_cpu=trainer.engine in ("auto", "compiled"))
+            warn_if_stuck(trainer.rule, start)
+        dtype, device, num_classes = start.bias.dtype, start.bias.device, classes_of(net)
+        samples = as_samples(X, dtype=dtype, device=device, n_features=net.in_features)
+    if scale is None:
+        scale = 1.0 if start is not None and start.any_nonzero else trainer.lr
     labels = check_labels(y, len(samples), num_classes, both=both).cpu().numpy()
     weights = sample_weights(labels, sample_weight, trainer.class_weight, num_classes)
     ids = np.arange(len(labels))
@@ -208,27 +191,27 @@ def make_problem(
             raise ValueError(f"sample_weight and class_weight leave {left}")
     bias_step = bias_step_of(net, trainer.bias_step, samples, ids)
     check_steps(trainer.lr, weights, bias_step, samples)
-    margin = trainer.rule.margin
-    if margin:  # before scaling, rounded to the type of the scores
-        margin = float(torch.tensor(margin / scale, dtype=samples.dtype))
-    rule = PerceptronRule(trainer.rule.tie, margin)
-    steps = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
-    check_updates(steps, samples)
-    common = (samples, labels, num_classes, weights, steps, rule, bias_step, scale)
+    rule = trainer.rule
+    if rule.margin:  # before scaling, rounded to the type of the scores
+        rule = rule._replace(margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
+    step_sizes = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
+    _check_updates(step_sizes, samples)
+    common = (samples, labels, num_classes, weights, step_sizes, rule, bias_step, scale)
+    problem = Problem(*common)
     if trainer.kernel is not None:
-        return KernelProblem(*common, kernel=trainer.kernel), ids
-    if isinstance(net, JointPerceptron):
-        return JointProblem(*common, features=net.features), ids
-    return Problem(*common), ids
+        problem = trainer.kernel.problem(*common)
+    elif isinstance(net, JointPerceptron):
+        problem = JointProblem(*common, features=net.features)
+    return problem, problem.laid_out(start), ids
 
 
-def kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Samples, int | None]:
-    """Return checked samples for a kernel, and the number of classes."""
+def _kernel_samples(net: object, X: Data, num_classes: object) -> Samples:
+    """Return checked samples for a kernel."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
     if num_classes is not None:
         check_int("num_classes", num_classes, at_least=2)
-    return as_samples(X, dtype=dtype_of(X, default=torch.float64)), num_classes
+    return as_samples(X, dtype=dtype_of(X, default=torch.float64))
 
 
 def check_validation(validation: Any, problem: Problem) -> tuple[Samples, Any] | None:
@@ -247,15 +230,14 @@ def chunk_bounds(samples: Samples, order: object) -> Array | None:
     if isinstance(order, str) and order == "shuffled":
         what = "X is larger than memory: order='shuffled' shuffles the chunks, and the samples within each chunk"
         warnings.warn(what, UserWarning, stacklevel=5)
-    bounds: Array = samples.bounds.numpy()
-    return bounds
+    return np.asarray(samples.bounds)
 
 
-def warn_if_stuck(rule: PerceptronRule, start: Any, stacklevel: int) -> None:
+def warn_if_stuck(rule: PerceptronRule, start: Weights) -> None:
     """Warn that a strict tie never leaves zero weights."""
     if rule.tie == "strict" and not rule.margin and not start.any_nonzero:
         what = "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever move"
-        warnings.warn(f"{what}. Use tie='update' (y·s ≤ 0), or start from other weights.", UserWarning, stacklevel)
+        warnings.warn(f"{what}. Use tie='update' (y·s ≤ 0), or start from other weights.", UserWarning, stacklevel=6)
 
 
 def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate]:

@@ -7,23 +7,22 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from torchperc._checks import Data, check_labels, weights_overflow
+from torchperc._checks import Data, weights_overflow
 from torchperc.nn.modules import JointPerceptron
 from torchperc.rules import make_problem as make
+from torchperc.rules.conventions import Order
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import Model
-from torchperc.rules.orders import Order
-from torchperc.rules.problem import Mistakes, Problem, Weights, digest
+from torchperc.rules.problem import Mistakes, Problem, Weights
 from torchperc.rules.run import RuleRun
 from torchperc.samples import process_group
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 
 def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, sample_weight: Data | None) -> MixedRun:
@@ -40,28 +39,27 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
 
     if isinstance(net, JointPerceptron):
         raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
+
+    def prepared(trainer: Any, X: Data) -> Any:
+        return everywhere(lambda: trainer.problem_for(net, X, y, sample_weight, None, 1.0))
+
     everywhere = process_group.run_on_all_ranks
-    start, samples, classes = everywhere(lambda: trainer._linear(net, X))
-    labels = everywhere(lambda: check_labels(y, len(samples), classes).cpu().numpy())
+    problem, start, ids = prepared(trainer, X)
+    samples = problem.samples
     given = {name: value for name, value in vars(trainer).items() if name != "_streams"}
     given["X"] = f"{'sparse' if samples.sparse else 'dense'}, {samples.dtype}, {samples.n_features} features"
     given |= {"validation": validation is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
     process_group.check_same_options(given)
-
     if trainer.class_weight == "balanced":
-        taking_part = everywhere(lambda: make.sample_weights(labels, sample_weight, None, classes)) > 0
-        counts = process_group.gather(Counter(labels[taking_part].tolist()))
+        counts = process_group.gather(Counter(problem.y[ids].tolist()))
         trainer = copy.copy(trainer)
         trainer.class_weight = make.balanced_weights(sum(counts, Counter()))
-    options: dict[str, Any] = {"num_classes": classes, "scale": 1.0}
-    problem, ids = everywhere(lambda: make.make_problem(trainer, net, samples, labels, sample_weight, **options))
+        problem, start, ids = prepared(trainer, samples)
     held_out = everywhere(lambda: make.check_validation(validation, problem))
     problem = replace(problem, bias_step=max(process_group.gather(problem.bias_step)))
     everywhere(lambda: make.check_steps(trainer.lr, problem.sample_weight, problem.bias_step, samples))
-    make.warn_if_stuck(trainer.rule, start, stacklevel=5)
-    seed = trainer.seed + process_group.rank_and_size()[0]
-    run_options = trainer.run_options(problem, ids, seed)
-    return MixedRun(problem, problem.laid_out(start), **run_options, mixing=trainer.mixing, validation=held_out)
+    options = trainer.run_options(problem, ids, trainer.seed + process_group.rank_and_size()[0])
+    return MixedRun(problem, start, **options, mixing=trainer.mixing, validation=held_out)
 
 
 class MixedRun(RuleRun):
@@ -74,27 +72,28 @@ class MixedRun(RuleRun):
     """
 
     def __init__(self, problem: Problem, start: Weights, order: Order, *, mixing: str, **options: Any) -> None:
-        super().__init__(problem, start, order=order, **options)
-        self._mixing = mixing
+        self._rank, self._mixing = process_group.rank_and_size()[0], mixing
         self._mixed = Weights(*(values.to(torch.float64, copy=True) for values in start))
-        self._mixed_mistakes = 0.0
-        counts = process_group.gather((len(order.ids), len(problem.y)))
-        rank, (steps, samples) = process_group.rank_and_size()[0], zip(*counts, strict=True)
-        self._steps_before, self._steps = sum(steps[:rank]), sum(steps)
-        self._samples_before, self._samples = sum(samples[:rank]), sum(samples)
-        self.squared_radius = max(process_group.gather(problem.squared_radius(order.ids)))
+        super().__init__(problem, start, order=order, **options)
+        steps, samples = zip(*self._gather((len(order.ids), len(problem.y))), strict=True)
+        self._steps_before, self._steps = sum(steps[: self._rank]), sum(steps)
+        self._samples_before = sum(samples[: self._rank])
+
+    def _gather(self, value: Any) -> list[Any]:
+        return process_group.gather(value)
 
     def _pass(self, presented: int) -> int:
-        made, overflow = Mistakes.of(()), False
+        made, failure = Mistakes.of(()), None
         try:
             made = self._local_pass()
-        except ValueError:  # the weights overflow, of which the others must hear
-            overflow = True
+        except Exception as error:  # of which the others must hear
+            failure = error
         own = self._change(made)
-        facts = (math.nan if overflow else float(len(made.sample)), float(np.abs(made.coef).sum()))
+        facts = (math.nan if failure else float(len(made.sample)), float(np.abs(made.coef).sum()))
         message = torch.cat((own.weight.flatten(), own.bias, own.bias.new_tensor(facts)))
         messages = process_group.all_stack(message)
         if not bool(torch.isfinite(messages).all()):
+            process_group.run_on_all_ranks(partial(_raise, failure))
             raise weights_overflow()
         counts, sums = (column.tolist() for column in messages[:, -2:].T)
         by_mistakes = self._mixing == "mistakes" and any(counts)
@@ -104,10 +103,10 @@ class MixedRun(RuleRun):
             self._mixed.weight.add_(factor * weight.view_as(own.weight))
             self._mixed.bias.add_(factor * bias)
         self.weights.load_state_dict(self._mixed._asdict())
-        mixed = made._replace(coef=made.coef * factors[process_group.rank_and_size()[0]])
+        mixed = made._replace(coef=made.coef * factors[self._rank])
         self._found.append(mixed.moved(0, presented + self._steps_before))
         self._total += sum(factor * each for factor, each in zip(factors, sums, strict=True))
-        self._mixed_mistakes += sum(factor * k for factor, k in zip(factors, counts, strict=True))
+        self._counted += sum(factor * k for factor, k in zip(factors, counts, strict=True))  # Σ μ·k
         self._ends.append(presented + self._steps)
         return int(sum(counts))
 
@@ -124,43 +123,20 @@ class MixedRun(RuleRun):
         once = made if steps else made._replace(step=np.zeros_like(made.step))
         return self.problem.total(zeros, once, steps or 1)
 
-    @property
-    def count(self) -> int:
-        """The number of training samples, in all processes."""
-        return int(self._samples)
-
-    def survey(self) -> tuple[float, float]:
-        """Return the mean perceptron criterion and the smallest functional margin over all processes."""
-        loss, margin = super().survey()
-        found = process_group.gather((loss * len(self.samples), margin))
-        return sum(each[0] for each in found) / self._samples, min(each[1] for each in found)
-
-    def _counted(self) -> float:
-        """Return Σ μ·k, which the mistake bound holds for."""
-        return self._mixed_mistakes
-
-    def _any_wrong(self) -> bool:
-        return any(process_group.gather(super()._any_wrong()))
-
-    def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
-        wrong, counts = zip(*process_group.gather(super()._validation_counts(samples, y)), strict=True)
-        return sum(wrong), sum(counts)
-
     def _digest(self) -> str:
-        return digest(self._mixed)
+        return self.problem.digest(self._mixed)
 
     def log(self) -> MistakeLog:
         """Return the log of all processes; a collective call."""
         problem = self.problem
-        own = Mistakes.joined(self._found)
-        own = own._replace(sample=own.sample + self._samples_before)
+        own = Mistakes.joined(self._found).moved(self._samples_before, 0)
         y, weights, *columns = (
-            np.concatenate(process_group.gather(values)) for values in (problem.y, problem.sample_weight, *own)
+            np.concatenate(self._gather(values)) for values in (problem.y, problem.sample_weight, *own)
         )
         order = columns[1].argsort()
         made = Mistakes(*(column[order] for column in columns))
         elsewhere = process_group.rank_and_size()[1] > 1
-        samples = cast(Samples, _Elsewhere(self.samples, self._samples)) if elsewhere else self.samples
+        samples = cast(Samples, _Elsewhere(self.samples, len(y))) if elsewhere else self.samples
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
         ends = torch.tensor(self._ends, dtype=torch.int64)
         return MistakeLog(MixedProblem(*of_all), self.start, (made,), ends, self._conventions)
@@ -178,26 +154,19 @@ class MixedRun(RuleRun):
         total = (a.double() * steps + process_group.all_reduce(b) for a, b in zip(self.start, own, strict=True))
         return self.problem.mean(Weights(*total), steps)
 
-    @cached_property
-    def _data(self) -> Any:
-        return process_group.gather(self.samples.hash(torch.from_numpy(self.problem.y)))
-
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly, of all processes; a collective call."""
-        own = {name: torch.from_numpy(column) for name, column in Mistakes.joined(self._found)._asdict().items()}
-        state = {**super().state_dict(), "mixed": self._mixed.state_dict(), "mixed_mistakes": self._mixed_mistakes}
-        return {**state, "mistakes": process_group.gather(own), "order": process_group.gather(self.order.state_dict())}
+        return {**super().state_dict(), "mixed": self._mixed.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, with as many processes."""
-        rank, size = process_group.rank_and_size()
-        if len(state["order"]) != size:
-            raise ValueError(
-                f"the saved run was made by {len(state['order'])} processes, found {size}; resume with the same number"
-            )
-        super().load_state_dict({**state, "order": state["order"][rank], "mistakes": state["mistakes"][rank]})
+        super().load_state_dict(state)
         self._mixed.load_state_dict(state["mixed"])
-        self._mixed_mistakes = state["mixed_mistakes"]
+
+
+def _raise(failure: Exception | None) -> None:
+    if failure is not None:
+        raise failure
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torchperc._checks import Data
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 

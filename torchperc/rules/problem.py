@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, check_labels, numpy_view
+from torchperc._checks import Data, check_labels, numpy_view, weights_overflow
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host
-from torchperc.rules.models import LinearModel, Model, blocks
-from torchperc.samples.dense import Samples, compilable
+from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
+from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Array as Array
+from torchperc.samples.rows import Samples, compilable
 from torchperc.theory.weights import column_major, weights_norm
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
+PER_SAMPLE = ("y", "sample_weight", "step_sizes")  # fields of a problem that have one entry per sample
 _STATES = 256  # that are decided together
 
 
 class Mistake(NamedTuple):
-    """At ``step`` (samples seen before), ``sample`` was ``predicted`` wrongly and added ``coef`` times."""
+    """At ``step`` (samples presented before), ``sample`` was a mistake and was added ``coef`` times.
+
+    ``predicted`` is the strongest wrong class, which loses what the true class gains; at a tie or within the margin,
+    the decision itself may have been right.
+    """
 
     sample: int
     step: int
@@ -82,7 +87,8 @@ class Weights(NamedTuple):
 
     def clone(self) -> Weights:
         """Return a copy, laid out in memory as the original."""
-        return Weights(*map(_copy, self))
+        views = map(numpy_view, self)
+        return Weights(*(v.clone() if isinstance(v, Tensor) else torch.from_numpy(v.copy(order="K")) for v in views))
 
     def scaled(self, factor: float) -> Weights:
         """Return the weights times a number; for 1, these weights themselves."""
@@ -113,11 +119,6 @@ class Weights(NamedTuple):
             values.copy_(state[name])
 
 
-def _copy(values: Tensor) -> Tensor:
-    own = numpy_view(values)
-    return own.clone() if isinstance(own, Tensor) else torch.from_numpy(own.copy(order="K"))
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Everything that an update needs to know, and what updates do to the weights of a linear net.
@@ -127,7 +128,7 @@ class Problem:
         y: labels −1/+1, or class indices: int64 (N,).
         num_classes: K, or ``None`` for labels −1/+1.
         sample_weight: sample weight times class weight: float64 (N,); 0 leaves a sample out.
-        steps: the step size of each sample's update: float64 (N,).
+        step_sizes: the size η of each sample's update: float64 (N,).
         rule: what is a mistake.
         bias_step: the step of the bias for a step size of 1.
         scale: a factor of all models. From zero weights the learning rate only scales the result, so the rule learns
@@ -138,11 +139,12 @@ class Problem:
     y: Array
     num_classes: int | None
     sample_weight: Array
-    steps: Array
+    step_sizes: Array
     rule: PerceptronRule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
     own_engine: ClassVar[Callable[..., Mistakes] | None] = None  # instead of the compiled loops of linear nets
+    near_ties_exact: ClassVar[bool] = True  # else the rounded scores decide, which are then computed in one way only
 
     @property
     def outputs(self) -> int:
@@ -160,11 +162,6 @@ class Problem:
         return RoundingBound.of(self.samples)
 
     @cached_property
-    def largest_step(self) -> float:
-        """The largest step size."""
-        return float(self.steps.max())
-
-    @cached_property
     def scratch(self) -> Array:
         """Memory in which the compiled loops record mistakes; kept, because fresh memory takes its time."""
         return np.empty((2, len(self.y)), np.int64)
@@ -179,7 +176,7 @@ class Problem:
                 continue
             first = int(ids[done] - local[0])
             rows = slice(first, first + len(samples))
-            columns = {name: getattr(self, name)[rows] for name in ("y", "sample_weight", "steps")}
+            columns = {name: getattr(self, name)[rows] for name in PER_SAMPLE}
             yield replace(self, samples=samples, **columns), first, local
             done += len(local)
 
@@ -194,12 +191,12 @@ class Problem:
 
     def coef(self, sample: Any) -> Any:
         """Return the coefficients of mistakes on some samples: the step size, times y for labels −1/+1."""
-        return self.steps[sample] * (self.y[sample] if self.num_classes is None else 1)
+        return self.step_sizes[sample] * (self.y[sample] if self.num_classes is None else 1)
 
-    def update(self, weights: Weights, i: int, predicted: int, step: float) -> None:
-        """Make the update of one mistake in place: w += η·y·x with one score, else w_y += η·x, w_predicted −= η·x."""
+    def update(self, weights: Weights, i: int, predicted: int, size: float) -> None:
+        """Make an update of size η in place: w += η·y·x with one score, else w_y += η·x, w_predicted −= η·x."""
         label = int(self.y[i])
-        moves = ((0, step * label),) if self.num_classes is None else ((label, step), (predicted, -step))
+        moves = ((0, size * label),) if self.num_classes is None else ((label, size), (predicted, -size))
         for k, c in moves:
             self.samples.add(i, c, weights.weight[k])
             if self.bias_step:
@@ -213,6 +210,8 @@ class Problem:
 
     def score_error(self, weights: Weights, samples: Samples) -> float:
         """Return the largest rounding error of a score; 0 if all scores are sums of integers."""
+        if not self.near_ties_exact:
+            return 0.0
         weight, bias = map(host, weights)
         bound = self.bound if samples is self.samples else RoundingBound.of(samples)
         size = bound.size(weight, bias)
@@ -324,9 +323,12 @@ class Problem:
         """Return √(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
         return weights_norm(*weights, self.bias_step)
 
-    def digest(self, weights: Weights) -> str:
-        """Return a hash of the weights, by which they are recognised when they recur."""
-        return digest(weights)
+    def digest(self, weights: Sequence[Tensor]) -> str:
+        """Return a hash of the weights, whatever their type and layout, by which they are recognised again."""
+        found = hashlib.sha256()
+        for values in weights:
+            found.update((column_major(values) + 0.0).data)  # + 0.0 turns −0 into 0
+        return found.hexdigest()
 
     def running_average(self, log: Any, weights: Any, sums: dict[str, Any]) -> Model:
         """Return the averaged model of a run; ``sums`` is kept from one epoch to the next."""
@@ -402,12 +404,75 @@ class Problem:
         return as_samples(X, dtype=own.dtype, device=own.device, n_features=own.n_features, name=name)
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------
+# --- joint features φ(x, k): one weight vector for all classes ---
 
 
-def digest(tensors: Sequence[Tensor]) -> str:
-    """Return a hash of numbers, whatever their type and layout in memory."""
-    found = hashlib.sha256()
-    for values in tensors:
-        found.update((column_major(values) + 0.0).data)  # + 0.0 turns −0 into 0
-    return found.hexdigest()
+@dataclass(frozen=True, eq=False)
+class JointModel(LinearModel):
+    """One weight vector (1, D) over joint features φ: (N, d) → (N, K, D)."""
+
+    sample_features: int = 0
+    features: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """The number of features of a sample."""
+        return self.sample_features
+
+    def row_scores(self, samples: Samples) -> Tensor:
+        """Return w·φ(x, k) for every class: (N, K)."""
+        assert self.features is not None
+        phi = self.features
+        return in_blocks(samples, lambda block: phi(block.dense()) @ self.weight[0])
+
+
+@dataclass(frozen=True, eq=False)
+class JointProblem(Problem):
+    """A :class:`Problem` whose updates are w += c·(φ(x, y) − φ(x, r)); a bias is part of φ."""
+
+    features: Callable[[Tensor], Tensor] = field(kw_only=True)
+    can_compile = False
+    near_ties_exact = False
+
+    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
+        """Return the wrong class sample i is predicted as by its scores, or its label if it is no mistake."""
+        rule = rule or self.rule
+        scores = self._phi(i) @ weights.weight[0]
+        if not torch.isfinite(scores).all():
+            raise weights_overflow()
+        return int(predicted_as(scores.tolist(), int(self.y[i]), rule.code, rule.margin, 0))
+
+    def update(self, weights: Weights, i: int, predicted: int, size: float) -> None:
+        """Make the update of one mistake in place, in the precision of the weights."""
+        phi = self._phi(i).to(weights.weight.dtype)
+        weights.weight[0].add_(phi[int(self.y[i])] - phi[predicted], alpha=size)
+
+    def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
+        """Return w·φ(x, k): (N, K)."""
+        return in_blocks(samples or self.samples, lambda block: self.features(block.dense()) @ weights.weight[0])
+
+    def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
+        """Return the sum in float64 of the weights after each of so many steps."""
+        total = Weights(start.weight.double() * steps, start.bias.double())
+        for i, step, coef, predicted in mistakes.rows():
+            self.update(total, i, predicted, coef * (steps - step))
+        return total
+
+    def model(self, weights: Weights) -> Model:
+        """Return the classifier with these weights, scaled; do not change them afterwards."""
+        return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.n_features, self.features)
+
+    def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
+        """Return the scores of samples for S states at once: weight (S, 1, D) → (n, S, K)."""
+        phi = self.features(samples.dense().to(self.samples.dtype)).double()
+        return torch.einsum("nkd,sd->nsk", phi, weight[:, 0])
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the problem besides the data."""
+        own = self.features
+        in_blocks = isinstance(own, partial) and own.func is tpf.joint_features
+        bias = own.keywords.get("bias", True) if in_blocks else None  # type: ignore[attr-defined]
+        return {**super().describe(), "kind": "joint", "block_bias": bias}
+
+    def _phi(self, i: int) -> Tensor:
+        return self.features(self.samples.take(torch.tensor([i], device=self.samples.device)).dense())[0]

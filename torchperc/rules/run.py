@@ -8,18 +8,18 @@ from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc._checks import Data, weights_overflow
-from torchperc.rules.conventions import Verdict
+from torchperc.rules.conventions import Order, Verdict
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
-from torchperc.rules.orders import Order
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
-from torchperc.samples.dense import Samples
+from torchperc.samples.rows import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
@@ -139,6 +139,8 @@ class RuleRun:
         conventions: the names of the choices that were made, for a saved log.
     """
 
+    _rank = 0
+
     def __init__(
         self,
         problem: Problem,
@@ -163,18 +165,23 @@ class RuleRun:
         self._found: list[Mistakes] = []
         self._sums: dict[str, Any] = {}  # of the running average
         self._ends: list[int] = []
-        self._seen = {problem.digest(start): 0}
+        self._seen = {self._digest(): 0}
         self._total = math.nan if start.any_nonzero else 0.0  # Σ c over all mistakes
+        self._counted = 0.0  # the mistakes, as the mistake bound counts them
 
     @property
     def samples(self) -> Samples:
         """The training samples."""
         return self.problem.samples
 
-    @property
+    @cached_property
     def count(self) -> int:
         """The number of training samples, in all processes."""
-        return len(self.samples)
+        return sum(self._gather(len(self.samples)))
+
+    def _gather(self, value: Any) -> list[Any]:
+        """Return a value of every process that takes part: this one."""
+        return [value]
 
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
@@ -203,10 +210,18 @@ class RuleRun:
         for found, count in self._present():
             if len(found.sample):
                 self._found.append(found.moved(0, presented))
-                self._total += float(self.problem.steps[found.sample].sum())
+                self._total += float(np.abs(found.coef).sum())
             made, presented = made + len(found.sample), presented + count
         self._ends.append(presented)
+        self._counted += made
         return made
+
+    def _validation_error(self) -> float | None:
+        if self._validation is None:
+            return None
+        counts = self._gather(self.problem.wrong_decisions(self.weights, *self._validation))
+        wrong, count = map(sum, zip(*counts, strict=True))
+        return float(wrong / count)
 
     @torch.no_grad()
     def result(self) -> RuleResult:
@@ -235,12 +250,13 @@ class RuleRun:
     def survey(self) -> tuple[float, float]:
         """Return the mean perceptron criterion and the smallest functional margin of the training samples now."""
         margins = self.problem.functional_margins(self.weights)
-        return float((-margins).clip(0).mean()), float(margins.min())
+        losses, smallest = zip(*self._gather(((-margins).clip(0).sum(), margins.min())), strict=True)
+        return float(sum(losses) / self.count), float(min(smallest))
 
     @cached_property
     def squared_radius(self) -> float:
         """R² over the samples that take part, see :meth:`Problem.squared_radius`."""
-        return self.problem.squared_radius(self.order.ids)
+        return float(max(self._gather(self.problem.squared_radius(self.order.ids))))
 
     def theory(self, margin: float) -> dict[str, float]:
         """Return what the perceptron theorem says so far, given the smallest functional margin of the samples.
@@ -249,19 +265,15 @@ class RuleRun:
         ``theory/mistakes`` so far; ``theory/bound`` (R² + 2m/η)/γ² with the margin γ reached. What is not known is left
         out.
         """
-        record, steps = self.history[-1], self.problem.steps
+        record, sizes = self.history[-1], self.problem.step_sizes
         lower = margin / record.norm if record.norm else -math.inf
-        values = {"theory/lower": lower, "theory/mistakes": self._counted()}
+        values = {"theory/lower": lower, "theory/mistakes": self._counted}
         if record.upper is not None:
             values["theory/upper"] = record.upper
-            if lower > 0 and (steps == steps[0]).all():
-                slack = 2 * self.problem.rule.margin / float(steps[0])
+            if lower > 0 and (sizes == sizes[0]).all():
+                slack = 2 * self.problem.rule.margin / float(sizes[0])
                 values["theory/bound"] = (self.squared_radius + slack) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
-
-    def _counted(self) -> float:
-        """Return the mistakes so far, as the mistake bound counts them."""
-        return float(sum(past.mistakes for past in self.history))
 
     # --- verdict and selection ---
 
@@ -288,21 +300,13 @@ class RuleRun:
         return self.problem.digest(self.weights)
 
     def _any_wrong(self) -> bool:
-        return bool(self.problem.mistakes(self.weights, PerceptronRule("sign"))[self.order.ids].any())
+        wrong = self.problem.mistakes(self.weights, PerceptronRule("sign"))
+        return any(self._gather(bool(wrong[self.order.ids].any())))
 
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
             self._certificate = self._prove()
         return self._certificate
-
-    def _validation_error(self) -> float | None:
-        if self._validation is None:
-            return None
-        wrong, count = self._validation_counts(*self._validation)
-        return wrong / count
-
-    def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
-        return self.problem.wrong_decisions(self.weights, samples, y)
 
     def _selected(self, log: MistakeLog) -> Model:
         if self._select == "last":
@@ -311,12 +315,11 @@ class RuleRun:
             return self._averaged()
         if self._select != "best-validation":
             return log.pocket() if self._select == "pocket" else log.voted()
-        validated = [
-            (record.validation_error, record.epoch) for record in self.history if record.validation_error is not None
-        ]
-        if not validated:
+        errors = [record.validation_error for record in self.history]
+        known = [(error, epoch) for epoch, error in enumerate(errors, 1) if error is not None]
+        if not known:
             raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-        return self._after_epoch(log, min(validated)[1])
+        return self._after_epoch(log, min(known)[1])
 
     def _averaged(self) -> Model:
         return self.problem.running_average(self.log(), self.weights, self._sums)
@@ -327,31 +330,36 @@ class RuleRun:
     # --- to be resumed ---
 
     @cached_property
-    def _data(self) -> Any:
-        return self.problem.data_hash()
+    def _data(self) -> list[str]:
+        return self._gather(self.problem.data_hash())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to resume exactly, as tensors and plain types."""
+        """Return everything needed to resume exactly, as tensors and plain types; of all processes that take part."""
         self._found = [Mistakes.joined(self._found)]
+        columns = self.problem.columns(self._found[0]).items()
         return {
             "data": self._data,
             "about": self.problem.describe(),
             "start": self.start.state_dict(),
             "weights": self.weights.state_dict(),
-            "mistakes": {name: torch.from_numpy(each) for name, each in self.problem.columns(self._found[0]).items()},
+            "mistakes": self._gather({name: torch.from_numpy(column) for name, column in columns}),
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": dict(self._seen),
             "cycle": self.cycle,
             "verdict": None if self.verdict is None else self.verdict.value,
-            "order": self.order.state_dict(),
+            "order": self._gather(self.order.state_dict()),
             "total": self._total,
+            "counted": self._counted,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`, on the same data and with the same options."""
-        if "about" not in state:
+        """Resume from a :meth:`state_dict`, on the same data and with the same options, by as many processes."""
+        if "counted" not in state:
             raise ValueError("the saved run was made by an earlier version of torchperc; start it anew")
+        made, here = len(state["data"]), len(self._data)
+        if made != here:
+            raise ValueError(f"the saved run was made by {made} processes, found {here}; resume with the same number")
         if state["data"] != self._data:
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
         about = self.problem.describe()
@@ -360,14 +368,14 @@ class RuleRun:
                 raise ValueError(f"the saved run was made with {name}={value!r}, found {about.get(name)!r}")
         self.start.load_state_dict(state["start"])
         self.weights.load_state_dict(state["weights"])
-        columns = {name: column.cpu().numpy() for name, column in state["mistakes"].items()}
+        columns = {name: column.cpu().numpy() for name, column in state["mistakes"][self._rank].items()}
         self._found, self._sums = [self.problem.from_columns(columns)], {}
         self._ends, self._seen = list(state["ends"]), dict(state["seen"])
         self.history = [EpochRecord(*record) for record in state["history"]]
         self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
-        self.order.load_state_dict(state["order"])
-        self._total = state["total"]
+        self.order.load_state_dict(state["order"][self._rank])
+        self._total, self._counted = state["total"], state["counted"]
 
 
 # --- online ---------------------------------------------------------------------------------------------------------
@@ -382,7 +390,7 @@ class Stream:
         self.scale = 1.0
         self._total: Any = None
         self._steps = 0
-        self._left: tuple[torch.Tensor, ...] = ()
+        self._left: tuple[Tensor, ...] = ()
 
     def go_on(self, lr: float) -> tuple[Any, float]:
         """Return the weights to go on from, before scaling, and the scale of a model."""
@@ -392,30 +400,29 @@ class Stream:
 
     def fits(self, net: Any) -> bool:
         """Return whether the net still has the weights that this stream left in it."""
-        now = _parameters(net)
+        now = tuple(net.parameters())
         return len(now) == len(self._left) and all(
             a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
             for a, b in zip(now, self._left, strict=True)
         )
 
+    @torch.no_grad()
     def learn(self, problem: Problem, start: Any, engine: Engine, ids: Array, select: str) -> RuleResult:
         """Make one pass over samples; the result has the model that the whole stream selects."""
         weights = start.clone()
-        with torch.no_grad():
-            found = engine(problem, weights, ids)
-            norm, steps = problem.norm(weights), problem.steps[found.sample].sum()
-            if not math.isfinite(norm):
-                raise weights_overflow()
-            upper = norm / float(steps) if steps and not start.any_nonzero else None
-            record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
-            verdict = _verdict(problem, start, weights, found)
-            log = MistakeLog(problem, start, (found,), torch.tensor([len(ids)]))
-            cycle = (0, 1) if verdict is Verdict.CYCLING else None
-            if self._total is not None and problem.scale != self.scale:
-                self._total = self._total.scaled(self.scale / problem.scale)
-            self.weights, self.scale = weights, problem.scale
-            model = problem.model(weights) if select == "last" else self._averaged(log)
-            return RuleResult(verdict, log, (record,), select, model, cycle)
+        found = engine(problem, weights, ids)
+        norm, total = problem.norm(weights), float(np.abs(found.coef).sum())
+        if not math.isfinite(norm):
+            raise weights_overflow()
+        upper = norm / total if total and not start.any_nonzero else None
+        record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
+        verdict, cycle = _verdict(problem, start, weights, found)
+        log = MistakeLog(problem, start, (found,), torch.from_numpy(np.array([len(ids)])))
+        if self._total is not None and problem.scale != self.scale:
+            self._total = self._total.scaled(self.scale / problem.scale)
+        self.weights, self.scale = weights, problem.scale
+        model = problem.model(weights) if select == "last" else self._averaged(log)
+        return RuleResult(verdict, log, (record,), select, model, cycle)
 
     def _averaged(self, log: MistakeLog) -> Model:
         total = log.problem.total(log.start, log.mistakes, log.steps)
@@ -425,7 +432,7 @@ class Stream:
 
     def remember(self, net: Any) -> None:
         """Note the weights that were left in the net."""
-        self._left = tuple(values.detach().clone() for values in _parameters(net))
+        self._left = tuple(values.detach().clone() for values in net.parameters())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly."""
@@ -439,13 +446,9 @@ class Stream:
         self._steps, self.scale = state["steps"], state["scale"]
 
 
-def _parameters(net: Any) -> tuple[torch.Tensor, ...]:
-    return tuple(net.parameters())
-
-
-def _verdict(problem: Problem, start: Weights, weights: Weights, found: Mistakes) -> Verdict:
-    if len(found.sample) == 0 and (
-        problem.rule.tie != "strict" or not problem.mistakes(weights, PerceptronRule("sign")).any()
-    ):
-        return Verdict.SEPARATED
-    return Verdict.CYCLING if weights.equal(start) else Verdict.BUDGET
+def _verdict(problem: Problem, start: Any, weights: Any, found: Mistakes) -> tuple[Verdict, tuple[int, int] | None]:
+    """Return how one pass ended, and the cycle if it led back to the start."""
+    strict = problem.rule.tie == "strict"
+    if not len(found.sample) and not (strict and problem.mistakes(weights, PerceptronRule("sign")).any()):
+        return Verdict.SEPARATED, None
+    return (Verdict.CYCLING, (0, 1)) if weights.equal(start) else (Verdict.BUDGET, None)

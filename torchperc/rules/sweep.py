@@ -16,11 +16,10 @@ from torch import Tensor
 
 from torchperc._checks import Data, check_int, check_labels, check_number, require_packages
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.make_problem import bias_step_of, dtype_of, zero_net
+from torchperc.rules.make_problem import dtype_of, zero_net
 from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
 
 
@@ -144,53 +143,43 @@ def sweep(
         >>> sweep(X, y, orders=[[0, 1, 2, 3], [3, 2, 1, 0]], lr=[1, 0.5]).mistakes
         tensor([9, 9, 7, 7])
     """
-    options: dict[str, Any] = {"tie": tie, "bias_step": bias_step, "max_epochs": max_epochs}
-    RuleTrainer(**options)  # checks them
     rows = as_samples(X, dtype=dtype_of(X, dtype))
-    everyone, ones = np.arange(len(rows)), np.ones(len(rows))
-    beta = bias_step_of(zero_net(rows, num_classes), bias_step, rows, everyone)
     labels = check_labels(y, len(rows), num_classes).cpu().numpy()
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
     members = _members(table, seeds, lr, margin)
     trainers = tuple(
-        RuleTrainer(
-            order="shuffled" if table is None else table[member.order],
-            seed=member.seed or 0,
-            lr=member.lr,
-            margin=member.margin,
-            **options,
-        )
-        for member in members
+        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin)
+        for m in members
+        for order in ("shuffled" if table is None else table[m.order],)
     )
-    run = partial(_run, rows=rows, y=labels, num_classes=num_classes)
+    problem, _, ids = trainers[0].problem_for(zero_net(rows, num_classes), rows, labels, None, None, 1.0)
+    run = partial(_run, problem=problem)
     if n_jobs is None:
         with ThreadPoolExecutor(parallel.threads(None)) as pool:
             outcomes = list(pool.map(run, trainers))
     else:
-        parallel.check_jobs(n_jobs)
+        parallel.threads(n_jobs)  # refuses what is no number of workers
         require_packages("n_jobs", "joblib")
         import joblib
 
         outcomes = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(run)(trainer) for trainer in trainers)
-    mistakes, epochs, verdicts, weights, biases = zip(*outcomes, strict=True)
-    problem = Problem(rows, labels, num_classes, ones, ones, bias_step=beta)
-    radius = math.sqrt(problem.squared_radius(everyone))
-    margins = [_margin(problem, Weights(*pair)) for pair in zip(weights, biases, strict=True)]
-    weight, bias = torch.stack(weights), torch.stack(biases)
-    figures = torch.tensor(mistakes), torch.tensor(epochs), torch.tensor(margins, dtype=torch.float64)
-    return Sweep(members, *figures[:2], verdicts, weight, bias, radius, figures[2], trainers)
+    mistakes, epochs, verdicts, weights, biases, margins = zip(*outcomes, strict=True)
+    radius, reached = math.sqrt(problem.squared_radius(ids)), torch.tensor(margins, dtype=torch.float64)
+    figures = torch.tensor(mistakes), torch.tensor(epochs), verdicts, torch.stack(weights), torch.stack(biases)
+    return Sweep(members, *figures, radius, reached, trainers)
 
 
-def _run(
-    trainer: RuleTrainer, rows: Samples, y: Any, num_classes: int | None
-) -> tuple[int, int, Verdict, Tensor, Tensor]:
-    """Return mistakes, epochs, verdict, weight and bias of one member."""
-    net = zero_net(rows, num_classes)
-    result = trainer.fit(net, rows, y)
+def _run(trainer: RuleTrainer, problem: Problem) -> tuple[int, int, Verdict, Tensor, Tensor, float]:
+    """Return mistakes, epochs, verdict, weight, bias and margin of one member."""
+    net = zero_net(problem.samples, problem.num_classes)
+    result = trainer.fit(net, problem.samples, problem.y)
     assert net.bias is not None
-    return result.mistakes, result.epochs, result.verdict, net.weight.detach(), net.bias.detach()
+    weights = Weights(net.weight.detach(), net.bias.detach())
+    norm = problem.norm(weights)
+    margin = float(problem.functional_margins(weights).min()) / norm if norm else 0.0
+    return result.mistakes, result.epochs, result.verdict, *weights, margin
 
 
 def _table(orders: Data | None, count: int) -> Tensor:
@@ -215,9 +204,3 @@ def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin:
     if not starts or not rates or not margins:
         raise ValueError("orders, seeds, lr and margin must not be empty")
     return tuple(Member(*start, rate, m) for start, rate, m in itertools.product(starts, rates, margins))
-
-
-def _margin(problem: Problem, weights: Weights) -> float:
-    """Return the smallest functional margin of these weights over their norm."""
-    norm = problem.norm(weights)
-    return float(problem.functional_margins(weights).min()) / norm if norm else 0.0

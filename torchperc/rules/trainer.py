@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,16 +12,16 @@ from torch import Tensor, nn
 
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number
 from torchperc.rules import make_problem as make
-from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.kernel import Kernel
 from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import Problem, Weights
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
-from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import Chunked
+
+if TYPE_CHECKING:
+    from torchperc.rules.kernel import Kernel
 
 
 class RuleTrainer:
@@ -96,7 +96,7 @@ class RuleTrainer:
         self.engine = engine if callable(engine) else check_choice("engine", engine, ENGINES)
         self.seed = check_int("seed", seed, at_least=0)
         self.class_weight = make.check_class_weight(class_weight)
-        self.kernel = Kernel.checked(kernel, kernel_options)
+        self.kernel = _kernel(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
         self.mixing = check_choice("mixing", mixing, MIXINGS)
@@ -126,14 +126,15 @@ class RuleTrainer:
             if self.mixing != "uniform":
                 yield f"mixing={self.mixing!r} needs distributed='mix', found None"
             return
-        for what, refused, why in (
-            ("a kernel", self.kernel is not None, "support vectors are not shared"),
-            ("prove=True", self.prove, "the proof needs all samples in one process"),
-            (f"order={order!r}", order not in ("given", "shuffled"), "each process orders its own samples"),
-            (f"select={self.select!r}", self.select in ("voted", "pocket"), "weights are mixed after a pass"),
-        ):
-            if refused:
-                yield f"{what} cannot be used with distributed={self.distributed!r}: {why}"
+        mixed = f"cannot be used with distributed={self.distributed!r}:"
+        if self.kernel is not None:
+            yield f"a kernel {mixed} support vectors are not shared"
+        if self.prove:
+            yield f"prove=True {mixed} the proof needs all samples in one process"
+        if order not in ("given", "shuffled"):
+            yield f"order={order!r} {mixed} each process orders its own samples"
+        if self.select in ("voted", "pocket"):
+            yield f"select={self.select!r} {mixed} weights are mixed after a pass"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -176,40 +177,35 @@ class RuleTrainer:
         return result
 
     def start(
-        self,
-        net: Net | OwnRule | None,
-        X: Data,
-        y: Data,
-        *,
-        validation: tuple[Data, Data] | None = None,
-        sample_weight: Data | None = None,
-        num_classes: int | None = None,
+        self, net: Any, X: Data, y: Data, *, validation: Any = None, sample_weight: Data = None, num_classes: Any = None
     ) -> RuleRun:
         """Return a run before its first epoch; everything is checked, nothing is changed.
 
         With ``distributed``, a collective call.
         """
+        if num_classes is not None and self.kernel is None:
+            raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
         if self.distributed is not None and not has_own_rule(net):
             from torchperc.rules.mixing import start_mixing  # which needs runs
 
             return start_mixing(self, net, X, y, validation, sample_weight)
-        if num_classes is not None and self.kernel is None:
-            raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
-        start: Any = None
-        if has_own_rule(net):
-            problem, start, ids = net.rule_problem(self, X, y, sample_weight)
-        else:
-            if self.kernel is not None:
-                samples, classes = make.kernel_samples(net, X, num_classes)
-            else:
-                start, samples, classes = self._linear(net, X)
-            scale = 1.0 if start is not None and start.any_nonzero else self.lr
-            problem, ids = make.make_problem(self, net, samples, y, sample_weight, num_classes=classes, scale=scale)
-        start = problem.laid_out(start)
-        make.warn_if_stuck(self.rule, start, stacklevel=4)
+        problem, start, ids = self.problem_for(net, X, y, sample_weight, classes=num_classes)
         options = self.run_options(problem, ids, self.seed)
         options["validation"] = make.check_validation(validation, problem)
         return RuleRun(problem, start, **options, prove=make.prover(problem, start, ids) if self.prove else None)
+
+    def problem_for(
+        self, net: Any, X: Data, y: Data, sample_weight: Data, *going_on: Any, classes: Any = None, both: bool = True
+    ) -> tuple[Problem, Any, np.ndarray[Any, Any]]:
+        """Return the problem of a net and data, the first weights, and the samples that take part.
+
+        ``going_on`` are first weights and scale, where they are known; ``classes`` is the number of classes of a
+        kernel; ``both`` requires at least two classes.
+        """
+        if has_own_rule(net):
+            return net.rule_problem(self, X, y, sample_weight, *going_on)
+        start, scale = going_on or (None, None)
+        return make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
 
     def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
         """Return what the trainer's options mean for a run over some samples of a problem."""
@@ -221,13 +217,6 @@ class RuleTrainer:
             "select": self.select,
             "conventions": self.conventions(),
         }
-
-    def _linear(self, net: Any, X: Data) -> tuple[Weights, Samples, int | None]:
-        """Return the weights of a net, checked samples and the number of classes."""
-        net = make.check_net(net)
-        start = make.weights_of(net, to_cpu=self.engine in ("auto", "compiled"))
-        samples = make.samples_for(net, start, X)
-        return start, samples, make.classes_of(net)
 
     def conventions(self) -> dict[str, Any]:
         """Return the conventions by name, as a saved log holds them.
@@ -270,27 +259,12 @@ class RuleTrainer:
     def learn_chunk(self, stream: Any, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
-        if has_own_rule(net):
-            own = () if stream.weights is None else stream.go_on(self.lr)
-            problem, start, ids = net.rule_problem(self, X, y, sample_weight, *own)
-            result: RuleResult = stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
-        else:
-            result = self._learn_linear(stream, net, X, y, sample_weight)
+        going_on = () if stream.weights is None else stream.go_on(self.lr)
+        problem, start, ids = self.problem_for(net, X, y, sample_weight, *going_on, both=False)
+        result: RuleResult = stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
         result.write_to(net)
         stream.remember(net)
         return result
-
-    def _learn_linear(self, stream: Stream, net: Any, X: Data, y: Data, sample_weight: Data | None) -> RuleResult:
-        if stream.weights is None:
-            start, samples, classes = self._linear(net, X)
-            scale = 1.0 if start.any_nonzero else self.lr
-            make.warn_if_stuck(self.rule, start, stacklevel=5)
-        else:
-            start, scale = stream.go_on(self.lr)
-            samples, classes = make.samples_for(net, start, X), make.classes_of(net)
-        options: dict[str, Any] = {"num_classes": classes, "scale": scale, "both": False}
-        problem, ids = make.make_problem(self, net, samples, y, sample_weight, **options)
-        return stream.learn(problem, problem.laid_out(start), choose_engine(self.engine, problem), ids, self.select)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
@@ -312,6 +286,15 @@ class RuleTrainer:
             yield "a kernel"
         if not isinstance(self.order, str) or self.order != "given":
             yield "an order other than 'given'"
+
+
+def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:
+    """Return the kernel of a name with its own options, ``None`` for none."""
+    if kernel is None and not options:
+        return None
+    from torchperc.rules.kernel import Kernel  # which a linear net does without
+
+    return Kernel.checked(kernel, options)
 
 
 def has_own_rule(net: object) -> TypeGuard[OwnRule]:

@@ -55,18 +55,12 @@ def features(
     # one pass: a number that is not finite never leaves a finite sum; the sum itself may overflow
     if finite and not math.isfinite(result.sum()) and not (known := torch.isfinite(result)).all():
         row, column = torch.nonzero(~known)[0].tolist()
-        raise _not_finite(name, first + row, column, float(tensor[row, column]), dtype)
+        raise _not_finite(name, first + row, column, tensor[row, column], dtype)
     return result.detach()
 
 
 def sparse_features(
-    X: Data,
-    *,
-    dtype: torch.dtype,
-    width: int | None = None,
-    name: str = "X",
-    first: int = 0,
-    look: bool = True,
+    X: Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X", first: int = 0, look: bool = True
 ) -> Any:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
@@ -86,9 +80,9 @@ def sparse_features(
     with np.errstate(over="ignore"):
         result = given.astype(np.float32 if dtype == torch.float32 else np.float64, copy=False)
     if look and not np.isfinite(result.data).all():
-        entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
+        entry = int(np.isfinite(result.data).argmin())
         row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
-        raise _not_finite(name, first + row, int(result.indices[entry]), float(given.data[entry]), dtype)
+        raise _not_finite(name, first + row, int(result.indices[entry]), given.data[entry], dtype)
     if given.dtype.kind in "biu" and not np.array_equal(result.data.astype(given.dtype), given.data):
         raise _inexact(name, dtype)
     return result
@@ -109,17 +103,15 @@ def as_array(values: Data, name: str = "X") -> Data:
         >>> as_array(torch.tensor([1.0, 2.0], requires_grad=True))
         array([1., 2.], dtype=float32)
     """
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked values; fill them or leave them out")
-    if not isinstance(values, Tensor):
-        return values
-    tensor = as_tensor(values, name).cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if np.ma.is_masked(values) or isinstance(values, Tensor):
+        tensor = as_tensor(values, name).cpu()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return values
 
 
-def _not_finite(name: str, row: int, column: int, value: float, dtype: torch.dtype) -> ValueError:
+def _not_finite(name: str, row: int, column: int, value: Any, dtype: torch.dtype) -> ValueError:
     why = f"too large for {dtype}" if math.isfinite(value) else "not a finite number"
-    return ValueError(f"{name}[{row}, {column}] = {value} is {why}; remove, replace or rescale it")
+    return ValueError(f"{name}[{row}, {column}] = {float(value)} is {why}; remove, replace or rescale it")
 
 
 def _inexact(name: str, dtype: torch.dtype) -> ValueError:

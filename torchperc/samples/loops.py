@@ -17,7 +17,6 @@ from numba import njit
 from numba.extending import overload
 
 SUM = {"reassoc", "contract", "nsz"}
-EXACT = {"nsz"}
 
 
 def row(rows, i):  # pragma: no cover - compiled
@@ -73,7 +72,7 @@ def _add_dense(x, coef, w):
         w[j] += coef * x[j]
 
 
-@njit(fastmath=EXACT, forceinline=True)
+@njit(fastmath={"nsz"}, forceinline=True)
 def _add_csr(x, columns, coef, w):
     for j in range(x.size):
         w[np.uint32(columns[j])] += coef * x[j]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from torch import Tensor
 
 from torchperc._checks import Data, as_csr, check_shape, is_sparse
 from torchperc.samples import convert
-from torchperc.samples.dense import Array, Dense, Samples
-from torchperc.samples.sparse import Sparse
+from torchperc.samples.rows import Array, Dense, Samples, Sparse
 
 CHUNK = 2**26  # bytes of a memory-mapped array that are read together; smaller arrays are read at once
 
@@ -44,7 +42,7 @@ class CsrParts:
             raise ValueError(f"pieces must be a list of .npz files or CSR arrays, found {pieces!r}")
         self.pieces = tuple(pieces)
         self.folder: object = None  # of pieces that are there as long as this object
-        shapes = [_piece_shape(piece) for piece in self.pieces]
+        shapes = [_read(_stored_shape, piece) if isinstance(piece, str | Path) else piece.shape for piece in pieces]
         if len({shape[1] for shape in shapes}) > 1:
             widths = ", ".join(str(shape[1]) for shape in shapes)
             raise ValueError(f"pieces have different numbers of features: {widths}; they must be equal")
@@ -53,28 +51,22 @@ class CsrParts:
 
     def load(self, number: int) -> Any:
         """Return one piece as a CSR array."""
-        from scipy.sparse import csr_array, load_npz
+        from scipy.sparse import load_npz
 
         piece = self.pieces[number]
-        if not isinstance(piece, str | Path):
-            return as_csr(piece)
-        with _sparse_file(piece):
-            return csr_array(load_npz(piece))
+        return as_csr(_read(load_npz, piece) if isinstance(piece, str | Path) else piece)
 
 
-def _piece_shape(piece: Any) -> tuple[int, int]:
-    """Return rows and columns of a piece, without reading what is in it."""
-    if not isinstance(piece, str | Path):
-        return piece.shape[0], piece.shape[1]
-    with _sparse_file(piece), np.load(piece, allow_pickle=False) as members:
+def _stored_shape(path: str | Path) -> tuple[int, int]:
+    """Return rows and columns of a matrix in a file, without reading what is in it."""
+    with np.load(path, allow_pickle=False) as members:
         rows, columns = members["shape"].tolist()
-        return int(rows), int(columns)
+        return rows, columns
 
 
-@contextmanager
-def _sparse_file(path: str | Path) -> Iterator[None]:
+def _read(read: Callable[[Any], Any], path: str | Path) -> Any:
     try:
-        yield
+        return read(path)
     except FileNotFoundError:
         raise
     except Exception as error:  # whatever zip, numpy and scipy make of a damaged file
@@ -92,11 +84,7 @@ class Chunked(Samples):
     """
 
     def __init__(
-        self,
-        bounds: Sequence[int],
-        load: Callable[[int], Samples],
-        like: Samples,
-        release: Callable[[], None] = lambda: None,
+        self, bounds: Sequence[int], load: Callable[[int], Samples], like: Samples, release: Callable[[], None]
     ) -> None:
         self.dtype, self.device, self.sparse, self.n_features = like.dtype, like.device, like.sparse, like.n_features
         self.bounds = torch.tensor(bounds)
@@ -115,10 +103,9 @@ class Chunked(Samples):
         if self._now is None or self._now[0] != number:
             self._now = None
             self._release()
-            loaded = self._load(number)
+            self._now = (number, self._load(number))
             if "max_squared_norm" in vars(self):  # known of all samples, so not looked for in each chunk again
-                vars(loaded)["max_squared_norm"] = self.max_squared_norm
-            self._now = (number, loaded)
+                vars(self._now[1])["max_squared_norm"] = self.max_squared_norm
         return self._now[1]
 
     def _numbers(self, index: Tensor) -> Tensor:
@@ -129,10 +116,6 @@ class Chunked(Samples):
         for number in self.bounds.diff().nonzero().squeeze(-1).tolist():
             yield self._chunk(number)
 
-    def _at(self, i: int) -> tuple[Samples, int]:
-        number = int(self._numbers(torch.tensor(i)))
-        return self._chunk(number), i - int(self.bounds[number])
-
     def parts(self, order: Tensor) -> Iterator[tuple[Samples, Tensor]]:
         for some in order.split(CHUNK // 64):
             numbers = self._numbers(some)
@@ -142,69 +125,30 @@ class Chunked(Samples):
                 yield self._chunk(number), some[begin:end] - self.bounds[number]
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
-        samples, at = self._at(i)
-        samples.add(at, coef, target)
+        self.take(torch.tensor([i])).add(0, coef, target)
 
     def row(self, i: int) -> tuple[Array | slice, Array]:
-        samples, at = self._at(i)
-        return samples.row(at)
-
-    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
-        return torch.cat([part.scores(weight, bias) for part in self.all_parts()])
-
-    def weighted_sum(self, coefs: Tensor) -> Tensor:
-        total = torch.zeros(coefs.shape[1], self.n_features, dtype=torch.float64)
-        first = 0
-        for part in self.all_parts():
-            total += part.weighted_sum(coefs[first : first + len(part)])
-            first += len(part)
-        return total
-
-    def gram(self, other: Samples) -> Tensor:
-        return torch.cat([part.gram(other) for part in self.all_parts()])
-
-    def squared_norms(self) -> Tensor:
-        return torch.cat([part.squared_norms() for part in self.all_parts()])
+        return self.take(torch.tensor([i])).row(0)
 
     def take(self, index: Tensor) -> Samples:
         numbers = self._numbers(index)
         parts = [
-            self._chunk(number).take(index[numbers == number] - self.bounds[number])
+            self._chunk(number).take(index[numbers == number] - self.bounds[number]).raw()
             for number in numbers.unique().tolist() or [0]  # which tells type and width
         ]
-        return parts[0] if len(parts) == 1 else joined(parts).take(numbers.argsort(stable=True).argsort())
+        place = numbers.argsort(stable=True).argsort()
+        if not self.sparse:
+            return Dense(torch.cat(parts)[place])
+        from scipy.sparse import csr_array, vstack
 
-    def double(self) -> Chunked:
-        return self.mapped(lambda samples, _: samples.double(), torch.float64)
+        return Sparse(csr_array(vstack(parts, format="csr"))[place.numpy()])
 
     def mapped(self, change: Callable[[Samples, int], Samples], dtype: torch.dtype) -> Chunked:
         """Return samples that a function makes of a chunk and the number of its first sample, when it is read."""
         bounds = self.bounds.tolist()
-        changed = Chunked(bounds, lambda number: change(self._load(number), bounds[number]), self, self._release)
-        changed.dtype = dtype
-        return changed
-
-    def dense(self) -> Tensor:
-        return torch.cat([part.dense().clone() for part in self.all_parts()])
-
-    def raw(self) -> Any:
-        return self.take(torch.arange(len(self))).raw()
-
-    def loop_arrays(self) -> tuple[Array, ...]:
-        return self.take(torch.arange(len(self))).loop_arrays()
-
-    def arrays(self) -> Iterator[Array]:
-        for part in self.all_parts():
-            yield from part.arrays()
-
-
-def joined(parts: Sequence[Samples]) -> Samples:
-    """Return the samples of several parts, one after the other, in memory."""
-    if not parts[0].sparse:
-        return Dense(torch.cat([part.dense() for part in parts]))
-    from scipy.sparse import csr_array, vstack
-
-    return Sparse(csr_array(vstack([part.raw() for part in parts], format="csr")))
+        made = Chunked(bounds, lambda number: change(self._load(number), bounds[number]), self, self._release)
+        made.dtype = dtype
+        return made
 
 
 def is_chunked(X: object) -> bool:
@@ -213,12 +157,7 @@ def is_chunked(X: object) -> bool:
 
 
 def chunked(
-    X: Any,
-    dtype: torch.dtype | None = None,
-    *,
-    n_features: int | None = None,
-    name: str = "X",
-    check_first: bool = False,
+    X: Any, dtype: torch.dtype | None = None, *, n_features: int | None = None, name: str = "X", checked: bool = False
 ) -> Chunked:
     """Return a mapped array or CSR pieces as samples, checked all before, or each time they are read.
 
@@ -227,7 +166,7 @@ def chunked(
         dtype: the type to compute in; their own by default.
         n_features: the number of features they must have, if known.
         name: the parameter's name for error messages.
-        check_first: read and check all samples now.
+        checked: read and check all samples first.
     """
     if dtype is None:
         own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
@@ -249,7 +188,7 @@ def chunked(
 
     like = load(next(number for number, first in enumerate(bounds) if first < bounds[number + 1]))
     samples = Chunked(bounds, load, like, _page_release(X))
-    known = check_first and math.isfinite(samples.max_squared_norm)
+    known = checked and math.isfinite(samples.max_squared_norm)
     return samples
 
 
@@ -262,12 +201,7 @@ def _page_release(X: Any) -> Callable[[], None]:
 
 
 def as_samples(
-    X: Data,
-    *,
-    dtype: torch.dtype,
-    device: torch.device | None = None,
-    n_features: int | None = None,
-    name: str = "X",
+    X: Data, *, dtype: torch.dtype, device: torch.device | None = None, n_features: int | None = None, name: str = "X"
 ) -> Samples:
     """Return checked samples from a tensor, an array, lists, sparse samples, or data larger than memory.
 
@@ -280,20 +214,19 @@ def as_samples(
     """
     if isinstance(X, Samples) and X.dtype == dtype and (n_features is None or X.n_features == n_features):
         return X
+    if device is not None and device.type != "cpu" and (is_chunked(X) or is_sparse(X)):
+        how = "read in chunks" if is_chunked(X) else "sparse"
+        raise TypeError(f"{name} is {how}, which needs a net on the CPU, found {device}; use net.cpu() or a dense X")
     if is_chunked(X):
-        if device is not None and device.type != "cpu":
-            raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
-        return chunked(X, dtype, n_features=n_features, name=name, check_first=True)
+        return chunked(X, dtype, n_features=n_features, name=name, checked=True)
     if is_sparse(X):
         options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
         samples: Samples = Sparse(convert.sparse_features(X, **options, look=False))
-        if not math.isfinite(samples.max_squared_norm):  # which scipy finds out why, or puts in order
-            samples = Sparse(convert.sparse_features(X, **options))
-        return samples
+        if math.isfinite(samples.max_squared_norm):
+            return samples
+        return Sparse(convert.sparse_features(X, **options))  # scipy finds out why, or puts it in order
     tensor = convert.features(X, dtype=dtype, device=device, width=n_features, name=name, finite=False)
     samples = Dense(tensor.contiguous())
-    if not math.isfinite(
-        samples.max_squared_norm
-    ):  # one pass looks for both; a square may overflow where no value is infinite
+    if not math.isfinite(samples.max_squared_norm):  # where no value is infinite, a square has overflowed
         convert.features(X, dtype=dtype, name=name)
     return samples

@@ -20,19 +20,13 @@ def threads(n_jobs: int | None, by_default: int | None = None) -> int:
         >>> threads(3), threads(None, 1), threads(-1) == threads(None)
         (3, 1, True)
     """
-    if n_jobs is None and by_default is not None:
-        return by_default
-    if n_jobs is not None and check_jobs(n_jobs) != -1:
-        return n_jobs
+    asked = by_default if n_jobs is None else check_int("n_jobs", n_jobs, at_least=-1)
+    if asked == 0:
+        raise ParameterError(Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
+    if asked is not None and asked > 0:
+        return asked
     given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(torch.get_num_threads(), given)
-
-
-def check_jobs(n_jobs: int) -> int:
-    """Return a number of workers: at least 1, or −1 for all cores."""
-    if check_int("n_jobs", n_jobs, at_least=-1) == 0:
-        raise ParameterError(Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
-    return n_jobs
 
 
 def map_chunks(function: Callable[[int, int], Any], count: int, n_threads: int) -> None:

@@ -118,33 +118,29 @@ def run_on_all_ranks(check: Callable[[], T]) -> T:
     error: Exception | None = None
     try:
         result = check()
-    except (ValueError, TypeError, OSError) as found:
+    except Exception as found:  # an engine or kernel of the user's may raise anything
         error = found
-    texts = gather(None if error is None else (type(error), str(error)))
-    failed = [rank for rank, found in enumerate(texts) if found is not None]
-    if not failed:
-        return result  # type: ignore[no-any-return]
-    if len(set(texts)) == 1 and error is not None:
+    every = gather(None if error is None else (type(error), str(error)))
+    if error is not None and len(set(every)) == 1:
         raise error
-    kind, text = texts[failed[0]] or (ValueError, "")
-    raise kind(f"process {failed[0]} of {len(texts)}: {text}") from error
+    for rank, failed in enumerate(every):
+        if failed is not None:
+            kind = failed[0] if issubclass(failed[0], ValueError | TypeError | OSError) else RuntimeError
+            raise kind(f"process {rank} of {len(every)}: {failed[1]}") from error
+    return result  # type: ignore[no-any-return]
 
 
 def check_same_options(options: Mapping[str, Any]) -> None:
     """Refuse options that differ between processes, naming the first; functions are compared by their names."""
-    every = gather({name: _named(value) if callable(value) else value for name, value in options.items()})
-    for name, value in every[0].items():
-        for rank, other in enumerate(every):
-            if not _equal(value, other[name]):
-                found, here = (textwrap.shorten(repr(each), 200) for each in (value, other[name]))
+    names = {key: getattr(v, "__qualname__", type(v).__qualname__) for key, v in options.items() if callable(v)}
+    for rank, others in enumerate(every := gather({**options, **names})):
+        for name, value in every[0].items():
+            if not _equal(value, others[name]):
+                found, here = (textwrap.shorten(repr(each), 200) for each in (value, others[name]))
                 raise ValueError(
                     f"{name} differs between processes: {found} in process 0, {here} in process {rank}; start all "
                     "processes with the same options and data of the same kind"
                 )
-
-
-def _named(function: Any) -> str:
-    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -237,11 +237,12 @@ class ChainProblem(Problem):
         X, lengths, margin = self.samples, self.samples.lengths, weights.ends.dtype.type(self.rule.margin)
         position, wrong = np.empty(len(ids), np.int64), np.empty(int(lengths[ids].sum()), np.int64)
         data, arrays = weights.loop_arrays(X)
-        done, made, written = loops.learn(data, X.offsets, ids, self.tags, self.steps, arrays, margin, position, wrong)
+        given = (data, X.offsets, ids, self.tags, self.step_sizes, arrays, margin)
+        done, made, written = loops.learn(*given, position, wrong)
         if done < len(ids):
             raise weights_overflow()
         at, sample = position[:made].copy(), ids[position[:made]]
-        return Mistakes(sample, at, self.steps[sample], tuples(wrong[:written], lengths[sample]))
+        return Mistakes(sample, at, self.step_sizes[sample], tuples(wrong[:written], lengths[sample]))
 
     def replay(self, weights: Any, mistakes: Mistakes) -> None:
         """Make the updates of these mistakes again in place, rounding as training did."""

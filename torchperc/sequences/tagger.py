@@ -15,8 +15,8 @@ import torch
 
 import torchperc
 from torchperc._checks import check_int
+from torchperc.rules.conventions import Order
 from torchperc.rules.decision import PerceptronRule
-from torchperc.rules.orders import Order
 from torchperc.rules.run import RuleRun
 from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences.chain import ChainPerceptron

@@ -22,8 +22,8 @@ from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun, Stream
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.dense import Samples as Rows
 from torchperc.samples.mapped import as_samples
+from torchperc.samples.rows import Samples as Rows
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
 
 _TRAINER = ("lr", "tie", "bias_step", "engine", "margin", "kernel", "degree", "prove")  # parameters of RuleTrainer, too
