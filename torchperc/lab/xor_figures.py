@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from torchperc._checks import check_choice
@@ -13,7 +12,7 @@ from torchperc.data.example_data import gate
 from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import MLP
-from torchperc.plots import planes
+from torchperc.plots.classifiers import Grid, classifier, feature_plane
 from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, legend, new_figure
 
 if TYPE_CHECKING:
@@ -77,16 +76,13 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     sizes = "-".join(map(str, (2, *net.hidden, 1)))
     figure = new_figure((5.4, 5.6))
     axes = figure.add_subplot(title=f"Decision regions of a {sizes} net with {net.activation_name}")
-    grid = planes.grid_of(planes.feature_plane(), X, next(net.parameters()).detach(), steps=400, room=0.3)
-    with torch.no_grad():
-        scores = net(grid.points)
-    planes.draw_regions(axes, grid, scores, head)
-    planes.draw_lines(axes, grid, scores, head, [0.0], "boundary of the net")
+    grid = Grid.of(classifier(net, head), feature_plane(), X.to(next(net.parameters())), steps=400, room=0.3)
+    grid.draw_regions(axes, "boundary of the net")
     _draw_units(axes, net)
-    planes.draw_points(axes, X, y, (-1, 1), ["XOR = −1", "XOR = +1"], 120)
-    low, high, *_ = grid.extent
+    grid.draw_points(axes, X, y, ["XOR = −1", "XOR = +1"], 120, y == 0, "")
     ticks = X.unique().tolist()
-    axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
+    ends = float(grid.across[0]), float(grid.across[-1])
+    axes.set(xlim=ends, ylim=ends, xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
     legend(axes, True, 2)
     return figure
 
