@@ -360,7 +360,7 @@ def test_gates_one_class_and_no_points():
     corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
     sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
     program = """Rational.prototype.toJSON = Rational.prototype.toString;
-    answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
+    answer = questions.map((data) => [prove(data), boundOf(data, {}), hullsOf({...data, labels: data.labels.map(() => 0), classes: 1}, wholePoints(data.points).whole)[0]]);"""
     questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
     xor, and_, one, none = run_node(CORE, program, questions)
     assert xor[0]["point"] == ["1/2", "1/2"]
