@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,24 +66,35 @@ class LearningCurveDisplay(style.Display):
         return super()._place(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
     def _draw(self, own: bool) -> None:
-        self.validation_ = self.mistakes_ = self.bound_ = None
+        self.mistakes_ = self.bound_ = None
         axes = [self.ax_] if self.bound is None else self.ax_
-        self.train_ = _draw_curve(axes[0], 100 * np.asarray(self.train), "training, during the epoch")
-        if self.validation is not None:
-            values, look = 100 * np.asarray(self.validation), {"color": style.RED, "marker": "s", "linestyle": "--"}
-            self.validation_ = _draw_curve(axes[0], values, "validation, after the epoch", **look)
+        errors = {"training, during the epoch": self.train, "validation, after the epoch": self.validation}
+        shown = {name: 100 * np.asarray(values) for name, values in errors.items() if values is not None}
+        self.train_, self.validation_, *_ = *_draw_curves(axes[0], shown), None
         axes[0].set_title("Error")
         style.epoch_axis(axes[0], "error (%)")
         if self.bound is not None:
             if self.mistakes is None:
                 raise ValueError(f"bound={self.bound} needs mistakes, found None; give the mistakes by epoch")
-            name, look = f"mistakes: {self.mistakes[-1]:,.0f}", {"color": style.GREEN, "marker": "^"}
-            self.mistakes_ = _draw_curve(axes[1], self.mistakes, name, **look)
+            (self.mistakes_,) = _draw_curves(axes[1], {f"mistakes: {self.mistakes[-1]:,.0f}": self.mistakes}, first=2)
             name, look = f"bound: {style.format_number(self.bound, 4)}", {"color": style.ink(), "linestyle": "--"}
             self.bound_ = axes[1].axhline(self.bound, label=name, linewidth=1.6, **look)
             axes[1].set_title("Mistakes and their bound")
             style.epoch_axis(axes[1], "mistakes so far")
         style.legend(axes, own)
+
+
+def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, first: int = 0) -> list[style.Line2D]:
+    """Draw curves by epoch, from the look of number ``first`` on; markers tell lines apart without colour."""
+    lines = []
+    for number, (name, values) in enumerate(curves.items(), first):
+        look: dict[str, Any] = {"color": style.COLOURS[number % 6], "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        every = max(1, len(values) // 10)
+        places = (number % every, every)  # lines that lie on one another show their markers in turn
+        steps = np.arange(1, len(values) + 1) if epochs is None else epochs[name]
+        look |= {"marker": style.MARKERS[number % 10], "markevery": places, "markersize": 5, "linewidth": 1.8}
+        lines += ax.plot(steps, values, label=name, **look)
+    return lines
 
 
 def errors_by_epoch(log: MistakeLog) -> Curve:
@@ -98,14 +109,6 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
     presented = log.epoch_ends.diff(prepend=log.epoch_ends.new_zeros(1))
     fractions: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).numpy()
     return fractions
-
-
-def _draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **look: Any) -> style.Line2D:
-    """Draw a curve by epoch; markers tell lines apart without colour, a dozen of them on long curves."""
-    look = {"color": style.BLUE, "marker": "o", "markevery": max(1, len(values) // 12), **look}
-    epochs = np.arange(1, len(values) + 1) if epochs is None else epochs
-    (line,) = ax.plot(epochs, values, label=name, markersize=5, linewidth=1.8, **look)
-    return line
 
 
 @dataclass(eq=False, repr=False)
@@ -226,12 +229,7 @@ class ComparisonDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
-        self.lines_ = {}
-        looks = zip(cycle(style.COLOURS[:-1]), cycle(("-", "--", "-.", ":")), cycle(style.MARKERS), strict=False)
-        for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=False)):
-            every = max(1, len(steps) // 10)
-            places = (number % every, every)  # lines that lie on one another show their markers in turn
-            drawn = dict(zip(("color", "linestyle", "marker"), look, strict=True))
-            self.lines_[name] = _draw_curve(axes, values, name, steps, markevery=places, **drawn)
+        steps, values = ({name: curve[k] for name, curve in self.curves.items()} for k in (0, 1))
+        self.lines_ = dict(zip(self.curves, _draw_curves(axes, values, steps), strict=True))
         style.epoch_axis(axes, self.ylabel)
         style.legend(axes, own, columns=4)

@@ -26,6 +26,7 @@ from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 
+Feature = str | Callable[[Tensor], Tensor]
 FEATURES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "product": (lambda X: X[:, 0] * X[:, 1], "x₁·x₂"),
     "squares": (lambda X: X.square().sum(1), "x₁² + x₂²"),
@@ -349,14 +350,7 @@ class LiftedDisplay(style.Display):
 
     @classmethod
     def from_data(
-        cls,
-        X: Data,
-        y: Data,
-        feature: str | Callable[[Tensor], Tensor] = "product",
-        *,
-        name: str | None = None,
-        max_epochs: int = 1000,
-        ax: style.AnyAxes = None,
+        cls, X: Data, y: Data, feature: Feature = "product", *, name: str = "", max_epochs: int = 1000, ax: Any = None
     ) -> Self:
         """Learn by rule without and with an added feature, and draw both.
 
@@ -380,7 +374,7 @@ class LiftedDisplay(style.Display):
         column = convert.features(height[:, None], dtype=torch.float64, name="feature")
         before = _best(samples, target, min(max_epochs, 100))  # a run that cannot end finds its best line early
         after = _best(torch.cat((samples, column), 1), target, max_epochs)
-        return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
+        return cls(samples, target, height, before, after, name or known).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
         return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), last="3d")

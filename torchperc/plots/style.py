@@ -199,12 +199,6 @@ def epoch_axis(ax: Axes, ylabel: str) -> None:
         ax.set_ylim(-0.03 * top, top)
 
 
-def logarithmic_epochs(ax: Axes) -> None:
-    """Draw epochs on a logarithmic scale."""
-    ax.set(xscale="log", xlabel="epoch (logarithmic)")
-    ax.xaxis.set_major_formatter("{x:,.0f}")
-
-
 # --- legends ---
 
 

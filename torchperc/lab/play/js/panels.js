@@ -273,7 +273,7 @@ function logTable(store) {
   const update = () => {
     const {log, cursor} = store;
     if (!log) {
-      drawn = {};
+      [drawn, more.textContent] = [{}, ""];
       return frame.replaceChildren();
     }
     const total = log.index.length;

@@ -36,6 +36,7 @@ const ruleView = {
     this.table.update();
     if (!log) {
       for (const name of ["step", "result", "epochs", "bracket"]) this[name].replaceChildren();
+      for (const {count} of Object.values(this.toggles)) count.textContent = "";
       return this.plane.draw();
     }
     this.step.replaceChildren(stepCard(log, cursor));
