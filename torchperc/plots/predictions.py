@@ -179,7 +179,7 @@ class ResidualDisplay(style.Display):
         from matplotlib.ticker import MaxNLocator
 
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
-        count, name, (left, right) = len(truth), style.shortened(self.target, 14), self.ax_
+        count, name, (left, right) = len(truth), style.shortened(self.target, 18), self.ax_
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}
         look |= {"color": style.BLUE, "edgecolors": "white", "linewidths": 0.4, "rasterized": count > 5000}
         line: dict[str, Any] = {"color": style.ink(), "alpha": 1.0, "linewidth": 1.4, "linestyle": "-", "zorder": 1}
@@ -189,8 +189,9 @@ class ResidualDisplay(style.Display):
             made.plot(axes, kind=kind, scatter_kwargs=look, line_kwargs=line)
             drawn += [made.scatter_, made.line_]
             axes.set_xlabel(f"predicted {name}")
-            axes.xaxis.set_major_locator(MaxNLocator(5))
-            axes.yaxis.set_major_locator(MaxNLocator(5))
+            for axis, most in ((axes.xaxis, 3), (axes.yaxis, 5)):  # a power of ten at the corner would cover the title
+                axis.set_major_locator(MaxNLocator(most))
+                axis.set_major_formatter(lambda value, place: style.format_number(value, 4))
             axes.grid(alpha=0.3)
             axes.set_axisbelow(True)
         self.points_, self.diagonal_, self.residuals_, self.zero_ = drawn
