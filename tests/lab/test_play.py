@@ -175,7 +175,7 @@ def test_what_the_page_cannot_show_or_would_ignore_is_refused(arguments, found):
 
 @pytest.mark.parametrize(
     ("features", "found"),
-    [(("a", "e"), "'e'"), ((1, 5), "5"), ((2, "b"), "'b'"), (("a",), r"\('a',\)"), ("ab", "'ab'")],
+    [(("a", "e"), "'e'"), ((1, 5), "5"), ((2, "b"), r"\[2, 'b'\]"), (("a",), r"\('a',\)"), ("ab", "'ab'")],
 )
 def test_wrong_features_are_refused(features, found):
     with pytest.raises(ValueError, match=f"features={found}.*a, b, c, d"):

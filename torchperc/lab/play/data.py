@@ -324,8 +324,11 @@ def two_features(names: Sequence[str], features: Sequence[str | int] | None) -> 
         text = str(each)
         position = int(text) - 1 if text.isascii() and text.isdigit() else -1
         position = list(names).index(text) if text in names else position
-        if not 0 <= position < len(names) or position in found:
-            raise ParameterError(Option("features", each), f" must be another of {listed}, by name or position from 1")
+        if not 0 <= position < len(names):
+            why = f" is no feature; choose two of {listed}, or their positions from 1"
+            raise ParameterError(Option("features", each), why)
+        if position in found:
+            raise ParameterError(Option("features", list(wanted)), f" is one feature twice; choose two of {listed}")
         found.append(position)
     return found[0], found[1]
 
