@@ -102,6 +102,24 @@ def near(found, wanted):
         assert all(abs(a - b) <= 1 / 64 and (a * 64).is_integer() for a, b in zip(have[:2], want[:2], strict=True))
 
 
+def click(page, *names):
+    for name in names:
+        page.locator(f"#{name}").click()
+
+
+def shows(page, found):
+    """Every place holds its text, or is there that often."""
+    for place, wanted in found.items():
+        there = expect(page.locator(place))
+        there.to_have_count(wanted) if isinstance(wanted, int) else there.to_contain_text(wanted)
+
+
+def reads(page, found):
+    """Every place has this text and no other."""
+    for place, wanted in found.items():
+        expect(page.locator(place)).to_have_text(wanted)
+
+
 def number(text):
     return float(text.replace("−", "-"))
 
@@ -185,8 +203,7 @@ def test_a_run_follows_its_points_and_classes(opened):
     expect(page.locator("#rule-step")).to_contain_text("Start")
     page.locator("#step").click()
     expect(page.locator("#rule-step")).to_contain_text("w₀ ← w₀ + c·x")
-    page.locator("#fewer-classes").click()
-    page.locator("#fewer-classes").click()
+    click(page, "fewer-classes", "fewer-classes")
     expect(page.locator("#fewer-classes")).to_be_disabled()
     assert len(points(page)) == 4
 
@@ -258,9 +275,7 @@ def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(open
 
 def test_step_back_scrub_rewind_and_play(opened):
     page = opened()
-    page.locator("#step").click()
-    page.locator("#step").click()
-    page.locator("#back").click()
+    click(page, "step", "step", "back")
     expect(page.locator("#place")).to_have_text("1 of 18")
     page.locator("#scrub").fill("12")
     expect(page.locator("#rule-step .step-title")).to_contain_text("Mistake 12 of 18")
@@ -289,16 +304,17 @@ def test_averaged_voted_and_pocket_are_laid_over(opened):
     page.locator("#end").click()
     for name in ("averaged", "voted", "pocket"):
         page.locator(f"#overlay-{name}").check()
-    expect(page.locator("#rule-plane .line.averaged")).to_have_count(1)
-    expect(page.locator("#rule-plane .line.pocket")).to_have_count(1)
-    expect(page.locator("#rule-plane image.voted")).to_have_count(1)
+    shows(page, {"#rule-plane .line.averaged": 1, "#rule-plane .line.pocket": 1, "#rule-plane image.voted": 1})
     found = points(page)
     X, y = torch.tensor([[a, b] for a, b, _ in found]).double(), torch.tensor([2 * c - 1 for *_, c in found])
     log = run(X, y)[0].log
     for name, model in (("averaged", log.averaged()), ("voted", log.voted()), ("pocket", log.pocket())):
         wrong = int((model.predict(X) != y).sum())
         expect(page.locator(f".overlay-{name} small")).to_have_text(f"{wrong} of {len(y)} wrong")
-    page.screenshot(path=SHOTS / "play-overlays.png", full_page=True)
+    click(page, "clear")
+    shows(page, {"[data-test=verdict]": 0, "#log-table": 0})
+    assert "wrong" not in page.locator(".overlays").inner_text()
+    expect(page.get_by_text("those around the current one")).to_have_count(0)
 
 
 # --- conventions ------------------------------------------------------------------------------------------------------
@@ -358,8 +374,7 @@ def test_two_conventions_side_by_side(opened):
     total = result.mistakes
     expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
     page.locator("#first-rewind").click()
-    expect(page.locator("#first-place")).to_have_text("0 of 18")
-    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
+    reads(page, {"#first-place": "0 of 18", "#second-place": f"{total - 1} of {total}"})
     page.locator("#swap").click()
     expect(page.locator("#first-tie")).to_have_value("sign")
     expect(page.locator("#second-place")).to_have_text("0 of 18")
@@ -372,19 +387,13 @@ def test_two_conventions_side_by_side(opened):
 
 def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     page = opened("view=proof")
-    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
-    expect(page.locator("#proof-text")).to_contain_text("γ = √(1/8) ≈ 0.353553")
-    expect(page.locator("#proof-text")).to_contain_text("w = (2, 2), b = −3")
-    expect(page.locator("#proof-plane .ring.support")).to_have_count(3)
-    expect(page.locator("#proof-plane .strip")).to_have_count(1)
-    expect(page.locator("#proof-plane .line.now")).to_have_count(1)
-    expect(page.locator("#proof-plane .line.edge")).to_have_count(2)
+    shows(page, {"[data-test=decision]": "Separable", "#proof-text": "γ = √(1/8) ≈ 0.353553"})
+    shows(page, {"#proof-text": "w = (2, 2), b = −3", "#proof-plane .ring.support": 3, "#proof-plane .strip": 1})
+    shows(page, {"#proof-plane .line.now": 1, "#proof-plane .line.edge": 2})
     assert page.locator("#proof-check tbody td:last-child").all_inner_texts() == ["3", "1", "1", "1"]
     page.locator("#preset").select_option("XOR")
-    expect(page.locator("[data-test=decision]")).to_contain_text("Not separable")
-    expect(page.locator("#proof-text")).to_contain_text("(1/2, 1/2)")
-    expect(page.locator("#proof-text")).to_contain_text("1/2·(0, 1) + 1/2·(1, 0)")
-    expect(page.locator("#proof-plane .hull")).to_have_count(2)
+    shows(page, {"[data-test=decision]": "Not separable", "#proof-text": "(1/2, 1/2)"})
+    shows(page, {"#proof-text": "1/2·(0, 1) + 1/2·(1, 0)", "#proof-plane .hull": 2})
     page.mouse.move(*pixel(page, 1, 1, "proof-plane"))
     page.mouse.down()
     page.mouse.move(*pixel(page, -0.5, 0.5, "proof-plane"), steps=4)  # while it is dragged, the proof follows
@@ -395,8 +404,7 @@ def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
 def test_classes_that_touch_and_several_classes_are_proved(opened):
     data = {"points": [[0, 0], [1, 0], [0.5, 0], [0, 1], [1, -1]], "labels": [0, 0, 1, 1, 0], "classes": 2}
     page = opened(link(data=data, view="proof"))
-    expect(page.locator("[data-test=decision]")).to_contain_text("the classes touch")
-    expect(page.locator("#proof-text")).to_contain_text("w = (0, 2), b = 0")
+    shows(page, {"[data-test=decision]": "the classes touch", "#proof-text": "w = (0, 2), b = 0"})
     assert page.locator("#proof-plane .line.now").evaluate("(line) => line.getBBox().height") == 0
     page.locator("#preset").select_option("three")
     expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
@@ -484,8 +492,7 @@ def test_a_link_brings_everything_back(opened):
     link = page.evaluate("navigator.clipboard.readText()")
     other = opened(link.split("#")[1])
     assert (points(other), other.locator("#place").inner_text()) == before
-    expect(other.locator("#tie")).to_have_value("strict")
-    expect(other.locator("#start-0-0")).to_have_value("-2.5")
+    assert [other.locator(name).input_value() for name in ("#tie", "#start-0-0")] == ["strict", "-2.5"]
     expect(other.locator("#overlay-pocket")).to_be_checked()
     other.reload()
     assert points(other) == before[0]
@@ -562,8 +569,7 @@ def test_points_log_and_picture_are_saved(opened, tmp_path):
     downloaded(page, "points").save_as(tmp_path / "points.csv")
     table = tp.data.read(tmp_path / "points.csv")
     assert table.X.tolist() == [[x, y] for x, y, _ in before]
-    page.locator("#clear").click()
-    page.locator("#csv").click()
+    click(page, "clear", "csv")
     page.locator("#csv-file").set_input_files(tmp_path / "points.csv")
     expect(page.locator("#rule-plane .point")).to_have_count(len(before))
     assert points(page) == before
@@ -655,8 +661,7 @@ class Finger:
 def test_a_finger_puts_down_drags_and_deletes(opened):
     page = opened(size=PHONE)
     finger = Finger(page)
-    page.locator("#clear").click()
-    page.locator("#class-1").click()
+    click(page, "clear", "class-1")
     finger.tap(pixel(page, 0.5, 0.5))
     expect(page.locator("#rule-plane .point")).to_have_count(1)
     finger.drag(pixel(page, *points(page)[0][:2]), pixel(page, -0.5, -1))
@@ -861,33 +866,23 @@ def test_stochastic_steps_end_where_the_rule_ends_and_a_link_brings_them_back(op
     assert (step_of(other, "gradient"), weights_of(other)) == ((5, 5), weights)
 
 
-def test_play_pause_rewind_scrub_and_keys(opened):
+def test_steps_are_played_and_made_by_keys(opened):
     page = opened("view=gradient")
     page.select_option("#gradient-speed", "20")
     page.click("#gradient-play")
     page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) >= 4")
     page.click("#gradient-play")
-    expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "false")
     at, made = step_of(page, "gradient")
     assert at == made >= 4
     page.locator("#gradient-scrub").fill("2")
     assert step_of(page, "gradient") == (2, made)
-    page.click("#gradient-rewind")
-    assert step_of(page, "gradient") == (0, made)
-    page.locator("#gradient-plane").click(position={"x": 2, "y": 2}, button="right")  # away from the fields
-    page.locator("h1").click()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowLeft")
-    assert step_of(page, "gradient") == (1, made)
-    page.keyboard.press("End")
-    assert step_of(page, "gradient") == (51, 51)
-    page.keyboard.press("Home")
-    assert step_of(page, "gradient") == (0, 51)
+    page.locator("h1").click()  # away from the fields
+    for key, wanted in (("Home", (0, made)), ("ArrowRight", (1, made)), ("End", (51, 51)), ("ArrowLeft", (50, 51))):
+        page.keyboard.press(key)
+        assert step_of(page, "gradient") == wanted
     page.keyboard.press("Space")
     expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "true")
-    page.click("#tab-rule")  # playing stops with the view
-    page.click("#tab-gradient")
+    click(page, "tab-rule", "tab-gradient")  # playing stops with the view
     expect(page.locator("#gradient-play")).to_have_attribute("aria-pressed", "false")
 
 
@@ -946,9 +941,7 @@ def test_more_than_two_classes_and_the_script_of_the_same_steps(opened):
     page = opened("view=gradient")
     page.select_option("#gradient-mode", "minibatch")
     page.select_option("#gradient-order", "shuffled")
-    page.click("#gradient-start-far")
-    page.click("#gradient-more")
-    page.click("#copy-python")
+    click(page, "gradient-start-far", "gradient-more", "copy-python")
     script = page.input_value("#python-text")
     expect(page.locator("#notice")).to_contain_text("on the clipboard")
     assert page.evaluate("navigator.clipboard.readText()") == script
@@ -987,8 +980,7 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
             page.click("#twolayer-more")
         expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", standing)
     made = step_of(page, "twolayer")[1]
-    page.click("#twolayer-rewind")
-    page.click("#twolayer-step")
+    click(page, "twolayer-rewind", "twolayer-step")
     assert step_of(page, "twolayer") == (1, made)
 
 
@@ -1005,8 +997,7 @@ def test_more_units_are_looked_at_two_at_a_time(opened):
     page.click("#twolayer-newSeed")
     assert part(page, "twolayer-loss").inner_text() != before
     page.select_option("#twolayer-mode", "stochastic")
-    page.click("#twolayer-step")
-    page.click("#copy-python")
+    click(page, "twolayer-step", "copy-python")
     names = {}
     exec(page.input_value("#python-text"), names)
     loss = names["head"].loss(names["net"](names["X"]), names["y"]).item()

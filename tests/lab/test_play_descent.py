@@ -146,17 +146,11 @@ def rule_cases():
 def ending_cases():
     """How runs end: by divergence beyond the limit of LMS, by a gradient of zero, and by the largest number of steps."""
     X, y = samples(1)
-    common = {"mode": "batch", "order": "given", "seed": 0, "start": ZERO}
     fast = 1.05 * tp.theory.step_limit("lms", X)
-    return [
-        {"samples": as_json(X, y), "settings": {**common, "head": "lms", "tie": "update", "lr": fast}, "steps": 4000},
-        {"samples": as_json(X, y), "settings": {**common, "head": "perceptron", "tie": "strict", "lr": 1}, "steps": 5},
-        {
-            "samples": as_json(X, y),
-            "settings": {**common, "head": "logistic", "tie": "update", "lr": 0.01},
-            "steps": 11000,
-        },
-    ]
+    runs = ("lms", "update", fast, 4000), ("perceptron", "strict", 1, 5), ("logistic", "update", 0.01, 11000)
+    common = {"mode": "batch", "order": "given", "seed": 0, "start": ZERO}
+    settings = [{**common, "head": head, "tie": tie, "lr": lr} for head, tie, lr, _ in runs]
+    return [{"samples": as_json(X, y), "settings": s, "steps": run[-1]} for s, run in zip(settings, runs, strict=True)]
 
 
 SCORES = torch.tensor([-800.0, -3.5, -1e-9, 0.0, 0.0, 1e-9, 2.0, 800.0, -800.0, 40.0], dtype=torch.float64)
@@ -206,7 +200,7 @@ def test_losses_and_slopes_of_one_sample(answers):
             assert [slope for _, slope in found] == pytest.approx(s.grad.tolist(), **NEAR)
 
 
-def test_paths_are_those_of_autograd(answers):
+def test_paths_and_their_gradients_are_those_of_autograd(answers):
     for (settings, X, y), found in zip(path_cases(), answers["path"], strict=False):
         net, head = linear_net(settings["start"]), head_of(settings["head"], settings["tie"])
         losses = descent_by_torch(net, head, X, y, settings, STEPS)
@@ -215,45 +209,32 @@ def test_paths_are_those_of_autograd(answers):
         last = found["states"][-1]
         assert [*last["weight"], last["bias"]] == pytest.approx([*net.weight[0].tolist(), net.bias.item()], **NEAR)
         assert found["errors"][-1] == int((head.decide(net(X)) != y).sum())
-
-
-def test_gradients_on_the_path_are_those_of_autograd(answers):
-    for (settings, X, y), found in zip(path_cases(), answers["path"], strict=False):
         for state, move in zip(found["states"], found["moves"], strict=False):
-            net, batch = linear_net(state), move["batch"]
-            loss = head_of(settings["head"], settings["tie"]).loss(net(X[batch]), y[batch])
+            net, gradient = linear_net(state), move["gradient"]
+            loss = head.loss(net(X[move["batch"]]), y[move["batch"]])
             weight, bias = torch.autograd.grad(loss, (net.weight, net.bias))
-            gradient = move["gradient"]
-            assert gradient["loss"] == pytest.approx(loss.item(), **NEAR)
-            assert [*gradient["weight"], gradient["bias"]] == pytest.approx([*weight[0].tolist(), bias.item()], **NEAR)
+            own = [loss.item(), *weight[0].tolist(), bias.item()]
+            assert [gradient["loss"], *gradient["weight"], gradient["bias"]] == pytest.approx(own, **NEAR)
 
 
-def test_stochastic_steps_on_the_criterion_are_the_rule(answers):
+def test_stochastic_steps_on_the_criterion_are_the_rule_and_those_of_descend(answers):
     found = answers["path"][len(path_cases()) :]
     moved = 0
     for (settings, X, y), path in zip(rule_cases(), found, strict=False):
-        net = linear_net(settings["start"])
+        net, again = linear_net(settings["start"]), linear_net(settings["start"])
         options = {name: settings[name] for name in ("tie", "lr", "order", "seed")}
         result = tp.RuleTrainer(max_epochs=RULE_EPOCHS, **options).fit(net, X, y)
-        last = path["states"][-1]
-        assert (last["weight"], last["bias"]) == (net.weight[0].tolist(), net.bias.item()), settings
-        made = [
-            move["batch"][0] for move in path["moves"] if any((*move["gradient"]["weight"], move["gradient"]["bias"]))
-        ]
+        last = path["states"][-1]["weight"], path["states"][-1]["bias"]
+        assert last == (net.weight[0].tolist(), net.bias.item()), settings
+        moves = [(move["batch"][0], move["gradient"]) for move in path["moves"]]
+        made = [i for i, gradient in moves if any((*gradient["weight"], gradient["bias"]))]
         assert made == result.log.sample.tolist()
         moved += len(made)
-    assert moved > 100
-
-
-def test_stochastic_steps_are_those_of_descend(answers):
-    found = answers["path"][len(path_cases()) :]
-    for (settings, X, y), path in zip(rule_cases(), found, strict=False):
         if settings["order"] == "given":
-            net, head = linear_net(settings["start"]), tp.PerceptronHead(tie=settings["tie"])
             for _ in range(RULE_EPOCHS):
-                tp.descend(net, head, X, y, settings["lr"])
-            last = path["states"][-1]
-            assert (last["weight"], last["bias"]) == (net.weight[0].tolist(), net.bias.item())
+                tp.descend(again, tp.PerceptronHead(tie=settings["tie"]), X, y, settings["lr"])
+            assert last == (again.weight[0].tolist(), again.bias.item())
+    assert moved > 100
 
 
 def test_a_path_says_how_it_ended(answers):
@@ -265,11 +246,6 @@ def test_a_path_says_how_it_ended(answers):
     assert (limit["ended"], len(limit["states"])) == ("limit", 10001)
 
 
-def two_layers(settings):
-    width, activation = (settings["hidden"],), settings["activation"]
-    return tp.MLP(2, width, activation=activation, init="uniform", seed=settings["seed"], dtype=torch.float64)
-
-
 def numbers(net):
     """Parameters of a net of ours, or the same out of the page, as one list."""
     if isinstance(net, nn.Module):
@@ -277,14 +253,12 @@ def numbers(net):
     return [*chain(*net["hidden"]["weight"]), *net["hidden"]["bias"], *net["weight"], net["bias"]]
 
 
-def test_a_seed_gives_the_start_of_mlp_to_the_bit(answers):
-    for (settings, _, _), found in zip(net_cases(), answers["run"], strict=False):
-        assert numbers(found["net"]) == numbers(two_layers(settings))
-
-
-def test_two_layers_descend_as_by_autograd(answers):
+def test_two_layers_start_as_the_seeded_mlp_and_descend_as_by_autograd(answers):
     for (settings, X, y), found in zip(net_cases(), answers["run"], strict=False):
-        net, head = two_layers(settings), head_of(settings["head"], settings["tie"])
+        width, activation = (settings["hidden"],), settings["activation"]
+        net = tp.MLP(2, width, activation=activation, init="uniform", seed=settings["seed"], dtype=torch.float64)
+        assert numbers(found["net"]) == numbers(net)
+        head = head_of(settings["head"], settings["tie"])
         head.loss(net(X), y).backward()
         gradient = torch.cat([parameter.grad.flatten() for parameter in net.parameters()]).tolist()
         assert numbers(found["first"]) == pytest.approx(gradient, **NEAR)

@@ -17,11 +17,8 @@ import torchperc as tp
 pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
 CORE = ("rational.js", "random.js", "rule.js", "log.js", "proof.js")
-TIES, BIAS_STEPS, ORDERS = (
-    ("update", "sign", "strict"),
-    ("unit", "radius", "none"),
-    ("given", "shuffled", "random-mistake"),
-)
+TIES, BIAS_STEPS = ("update", "sign", "strict"), ("unit", "radius", "none")
+ORDERS = ("given", "shuffled", "random-mistake")
 NEAR = {"rel": 1e-12, "abs": 1e-12}
 
 RUN = """
@@ -105,74 +102,6 @@ def fitted(case):
         return tp.RuleTrainer(**same, **renamed).fit(net, X, y)
 
 
-@functools.cache
-def both():
-    """What the two languages made of each case."""
-    return [(case, made, fitted(case)) for case, made in zip(cases(), run_node(CORE, RUN, cases()), strict=True)]
-
-
-# --- the rule and its log ---------------------------------------------------------------------------------------------
-
-
-def test_the_same_mistakes_at_the_same_steps_with_the_same_verdict():
-    for case, made, result in both():
-        log, found = result.log, made["json"]
-        columns = {name: getattr(log, name).tolist() for name in ("step", "coef", "epoch_ends")}
-        columns |= {"index": log.sample.tolist(), "wrong": log.predicted.tolist()}
-        assert {name: found[name] for name in columns} == columns, case
-        cycle = None if result.cycle is None else list(result.cycle)
-        assert (found["steps"], found["verdict"], found["cycle"]) == (log.steps, result.verdict.name, cycle), case
-        assert (found["bias_scale"], found["scale"]) == (log.problem.bias_step, log.problem.scale), case
-
-
-def test_the_cases_have_every_verdict_and_many_mistakes():
-    verdicts = [result.verdict.name for _, _, result in both()]
-    assert {name: verdicts.count(name) > 25 for name in set(verdicts)} == dict.fromkeys(
-        ("SEPARATED", "CYCLING", "BUDGET"), True
-    )
-    assert len(verdicts) >= 300
-    assert sum(result.mistakes for _, _, result in both()) > 2000
-
-
-def test_the_same_weights_at_any_moment_to_the_bit():
-    for case, made, result in both():
-        count = len(result.log)
-        for state, t in zip(made["states"], (0, count // 2, count), strict=True):
-            model = result.log.state_at(t)
-            assert (state["weight"], state["bias"]) == (model.weight.tolist(), model.bias.tolist()), case
-
-
-def test_scores_are_those_of_the_weights_before_each_update():
-    for case, made, result in both():
-        for t in {0, len(result.log) // 2} if len(result.log) else ():
-            x = case["data"]["points"][result.log[t].sample]
-            assert made["scores"][t] == pytest.approx(result.log.state_at(t).scores([x]).flatten().tolist(), **NEAR), (
-                case
-            )
-
-
-def test_the_same_averaged_weights_to_the_bit():
-    for case, made, result in both():
-        mean, found = result.log.averaged(), made["averaged"]
-        assert found["weight"] == mean.weight.tolist(), case
-        assert found["bias"] == mean.bias.tolist(), case
-
-
-def test_the_same_votes():
-    for case, made, result in both():
-        decided = result.log.voted().predict(torch.tensor(case["asked"], dtype=torch.float64)).tolist()
-        labels = [2 * label - 1 for label in made["voted"]] if case["data"]["classes"] == 2 else made["voted"]
-        assert labels == decided, case
-
-
-def test_the_same_pocket_errors_and_learning_curve():
-    for case, made, result in both():
-        log = result.log
-        assert made["pocket"] == log.pocket_index(), case
-        assert made["errors"] == log.errors().tolist(), case
-        assert made["byEpoch"] == log.mistakes_by_epoch().tolist(), case
-
-
 def python_bracket(case, log, t):
     """By the theory, which has no place for a bias that no step changes: its upper bound is that of the weights."""
     model, conventions = log.state_at(t), case["conventions"]
@@ -183,27 +112,45 @@ def python_bracket(case, log, t):
     return (-math.inf if fixed else found.lower), found.upper
 
 
-def test_the_best_bracket_so_far_only_closes():
-    for case, made, result in both()[::7]:
-        every = [python_bracket(case, result.log, t) for t in range(len(result.log) + 1)]
-        lower = list(itertools.accumulate((bound for bound, _ in every), max))
-        upper = list(itertools.accumulate((bound for _, bound in every), min))
-        found = [tuple(map(float, bounds)) for bounds in made["best"]]
-        for bounds, wanted in zip(found, zip(lower, upper, strict=True), strict=True):
-            assert bounds == pytest.approx(wanted, **NEAR), case
+# --- the rule and its log ---------------------------------------------------------------------------------------------
 
 
-def test_json_is_read_back_as_it_was():
-    for case, made, _ in both():
-        assert made["again"] == [made["json"], made["scores"]], case
-
-
-def test_python_reads_the_json_as_the_same_log():
-    for case, made, result in both():
-        log = tp.MistakeLog.from_json(json.dumps(made["json"]))
-        assert log.equals(result.log), case
-        assert torch.equal(log.last().weight, result.log.last().weight), case
-        assert torch.equal(log.last().bias, result.log.last().bias), case
+def test_every_run_and_what_follows_from_its_log_is_that_of_python():
+    verdicts, mistakes = [], 0
+    for number, (case, made) in enumerate(zip(cases(), run_node(CORE, RUN, cases()), strict=True)):
+        result, found = fitted(case), made["json"]
+        log, count, (X, _) = result.log, len(result.log), tensors(case["data"])
+        columns = {name: getattr(log, name).tolist() for name in ("step", "coef", "epoch_ends")}
+        columns |= {"index": log.sample.tolist(), "wrong": log.predicted.tolist(), "steps": log.steps}
+        columns |= {"bias_scale": log.problem.bias_step, "scale": log.problem.scale, "verdict": result.verdict.name}
+        columns |= {"cycle": None if result.cycle is None else list(result.cycle)}
+        assert {name: found[name] for name in columns} == columns, case
+        for state, t in zip(made["states"], (0, count // 2, count), strict=True):
+            model = log.state_at(t)
+            assert (state["weight"], state["bias"]) == (model.weight.tolist(), model.bias.tolist()), case
+            if t < count:
+                scores = model.scores(X[[log[t].sample]]).flatten().tolist()
+                assert made["scores"][t] == pytest.approx(scores, **NEAR), case
+        mean = log.averaged()
+        assert made["averaged"] == {"weight": mean.weight.tolist(), "bias": mean.bias.tolist()}, case
+        votes = log.voted().predict(torch.tensor(case["asked"], dtype=torch.float64)).tolist()
+        assert votes == ([2 * v - 1 for v in made["voted"]] if case["data"]["classes"] == 2 else made["voted"]), case
+        followed = log.pocket_index(), log.errors().tolist(), log.mistakes_by_epoch().tolist()
+        assert (made["pocket"], made["errors"], made["byEpoch"]) == followed, case
+        assert made["again"] == [found, made["scores"]], case  # JSON is read back as it was, here and in Python
+        read = tp.MistakeLog.from_json(json.dumps(found))
+        assert read.equals(log), case
+        assert torch.equal(read.last().weight, log.last().weight), case
+        assert torch.equal(read.last().bias, log.last().bias), case
+        if number % 7 == 0:
+            lower, upper = zip(*(python_bracket(case, log, t) for t in range(count + 1)), strict=True)
+            wanted = zip(itertools.accumulate(lower, max), itertools.accumulate(upper, min), strict=True)
+            for bounds, best in zip(made["best"], wanted, strict=True):
+                assert tuple(map(float, bounds)) == pytest.approx(best, **NEAR), case
+        verdicts.append(result.verdict.name)
+        mistakes += result.mistakes
+    assert (len(verdicts) >= 300, mistakes > 2000) == (True, True)
+    assert all(verdicts.count(name) > 25 for name in ("SEPARATED", "CYCLING", "BUDGET"))
 
 
 # --- what is not on the grid, and what is refused ---------------------------------------------------------------------
@@ -306,23 +253,19 @@ def exact(rows):
 
 def slacks(data, proof):
     """y·s, or every s_y − s_k, of each sample, in fractions."""
-    weight, bias = exact(proof["weight"]), exact([proof["bias"]])[0]
+    weight, (bias,) = exact(proof["weight"]), exact([proof["bias"]])
     for (x1, x2), label in zip(exact(data["points"]), data["labels"], strict=True):
         scores = [w1 * x1 + w2 * x2 + b for (w1, w2), b in zip(weight, bias, strict=True)]
-        yield (
-            [(2 * label - 1) * scores[0]]
-            if len(scores) == 1
-            else [scores[label] - score for k, score in enumerate(scores) if k != label]
-        )
+        many = [scores[label] - score for k, score in enumerate(scores) if k != label] if len(scores) > 1 else []
+        yield many or [(2 * label - 1) * scores[0]]
 
 
 def test_separable_or_not_as_the_theory_says():
     kinds = []
     for question, answer in proved():
         data, proof = question["data"], answer["proof"]
-        certificate = tp.theory.separability(
-            *tensors(data), num_classes=None if data["classes"] == 2 else data["classes"]
-        )
+        classes = None if data["classes"] == 2 else data["classes"]
+        certificate = tp.theory.separability(*tensors(data), num_classes=classes)
         assert proof["separable"] == certificate.separable, data
         assert proof["kind"] == certificate.kind or data["classes"] > 2, data
         kinds.append((proof["kind"], data["classes"] == 2))
@@ -344,51 +287,39 @@ def test_separating_weights_hold_exactly_and_supports_are_the_nearest():
 def squared_distance(p, a, b):
     """From a point to a segment, in fractions."""
     along, to = [v - u for u, v in zip(a, b, strict=True)], [v - u for u, v in zip(a, p, strict=True)]
-    length = sum(v * v for v in along)
-    part = (
-        min(max(sum(u * v for u, v in zip(along, to, strict=True)) / length, Fraction(0)), Fraction(1)) if length else 0
-    )
+    length, inner = sum(v * v for v in along), sum(u * v for u, v in zip(along, to, strict=True))
+    part = min(max(inner / length, Fraction(0)), Fraction(1)) if length else 0
     return sum((v - part * u) ** 2 for u, v in zip(along, to, strict=True))
 
 
-def test_the_strip_is_the_widest():
-    for data, proof in proofs(2, separable=True):
-        both_classes = [
-            [x for x, label in zip(exact(data["points"]), data["labels"], strict=True) if label == k] for k in (0, 1)
-        ]
+def test_the_strip_is_the_widest_and_that_of_max_margin():
+    for number, (data, proof) in enumerate(proofs(2, separable=True)):
+        samples = list(zip(exact(data["points"]), data["labels"], strict=True))
+        classes = [[x for x, label in samples if label == k] for k in (0, 1)]
         squared = min(
             squared_distance(p, a, b)
-            for some, others in (both_classes, both_classes[::-1])
-            for p in some
-            for a, b in itertools.combinations_with_replacement(others, 2)
+            for some, others in (classes, classes[::-1])
+            for p, (a, b) in itertools.product(some, itertools.combinations_with_replacement(others, 2))
         )
         assert Fraction(proof["gammaSquared"]) == squared / 4, data
         (p, q) = exact(proof["nearest"])
         assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
-
-
-def test_the_strip_is_that_of_max_margin():
-    for data, proof in proofs(2, separable=True)[::3]:
-        assert proof["gamma"] == pytest.approx(tp.theory.max_margin(*tensors(data), tolerance=1e-11).margin, rel=1e-9)
+        if number % 3 == 0:
+            widest = tp.theory.max_margin(*tensors(data), tolerance=1e-11).margin
+            assert proof["gamma"] == pytest.approx(widest, rel=1e-9)
 
 
 def test_a_point_in_both_hulls_is_a_mean_of_either_class():
     for data, proof in proofs(2, separable=False):
-        weights = proof["weights"]
-        assert len(weights) <= 4
-        assert all(Fraction(each["fraction"]) > 0 for each in weights), data
-        assert [each["rival"] for each in weights] == [1 - data["labels"][each["index"]] for each in weights], data
+        fractions = {each["index"]: Fraction(each["fraction"]) for each in proof["weights"]}
+        assert (len(fractions) <= 4, min(fractions.values()) > 0) == (True, True), data
+        assert all(each["rival"] == 1 - data["labels"][each["index"]] for each in proof["weights"]), data
         for label in (0, 1):
-            own = [each for each in weights if data["labels"][each["index"]] == label]
-            assert sum(Fraction(each["fraction"]) for each in own) == 1, data
-            assert exact([proof["point"]])[0] == [
-                sum(Fraction(each["fraction"]) * Fraction(data["points"][each["index"]][j]) for each in own)
-                for j in (0, 1)
-            ], data
-
-
-def test_a_weakly_separating_line_has_no_point_on_the_wrong_side():
-    for data, proof in proofs(2, separable=False):
+            own = {i: part for i, part in fractions.items() if data["labels"][i] == label}
+            assert sum(own.values()) == 1, data
+            mean = [sum(part * Fraction(data["points"][i][j]) for i, part in own.items()) for j in (0, 1)]
+            assert exact([proof["point"]]) == [mean], data
+        # a weakly separating line has no point on the wrong side
         assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
         if proof["weight"] is not None:
             found = [slack for (slack,) in slacks(data, proof)]
@@ -429,7 +360,7 @@ def test_gates_one_class_and_no_points():
     corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
     sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
     program = """Rational.prototype.toJSON = Rational.prototype.toString;
-    answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
+    answer = questions.map((data) => [prove(data), boundOf(data, {}), hullsOf({...data, labels: data.labels.map(() => 0), classes: 1}, wholePoints(data.points).whole)[0]]);"""
     questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
     xor, and_, one, none = run_node(CORE, program, questions)
     assert xor[0]["point"] == ["1/2", "1/2"]

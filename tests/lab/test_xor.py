@@ -4,7 +4,6 @@ import argparse
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest
@@ -18,12 +17,7 @@ from torchperc.nn.modules import ACTIVATIONS
 
 pytestmark = pytest.mark.slow
 
-HEADS = {
-    "perceptron": tp.PerceptronHead(),
-    "lms": tp.LMSHead(),
-    "lms 0/1": tp.LMSHead("0/1"),
-    "logistic": tp.LogisticHead(),
-}
+LOGISTIC, LMS = tp.LogisticHead(), tp.LMSHead()
 SEEDS = (0, 7, 3, 2**40)
 
 
@@ -63,7 +57,10 @@ def same_weights(one, other):
 
 @pytest.mark.parametrize(
     ("activation", "head"),
-    [*((name, HEADS["logistic"]) for name in ACTIVATIONS), *(("tanh", head) for head in HEADS.values())],
+    [
+        *((name, LOGISTIC) for name in ACTIVATIONS),
+        *(("tanh", h) for h in (LMS, tp.LMSHead("0/1"), tp.PerceptronHead())),
+    ],
 )
 def test_each_member_is_the_net_trained_alone(activation, head):
     hidden, inputs = (3, "-1/+1") if activation in ("relu", "sigmoid", "gelu") else (2, "0/1")
@@ -76,20 +73,15 @@ def test_each_member_is_the_net_trained_alone(activation, head):
         torch.testing.assert_close(result.curves[:, k].tolist(), losses, rtol=0, atol=1e-12)
         X, y = rows(inputs, torch.float64)
         assert result.accuracy[k] == (head.decide(net(X)) == y).double().mean()
-        norm = torch.cat([p.grad.flatten() for p in _with_gradient(net, head, X, y)]).norm()
+        net.zero_grad()
+        head.loss(net(X), y).backward()
+        norm = torch.cat([p.grad.flatten() for p in net.parameters()]).norm()
         torch.testing.assert_close(result.gradient_norm[k], norm, rtol=0, atol=1e-9)
 
 
-def _with_gradient(net, head, X, y):
-    net.zero_grad()
-    head.loss(net(X), y).backward()
-    return net.parameters()
-
-
-@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=["lms", "logistic"])
-@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid"])
+@pytest.mark.parametrize(("activation", "head"), [("tanh", LMS), ("relu", LOGISTIC), ("sigmoid", LOGISTIC)])
 def test_company_changes_nothing_to_the_bit(activation, head):
-    hidden, dtype = (5, torch.float64) if activation in ("tanh", "relu", "elu") else (2, torch.float32)
+    hidden, dtype = (2, torch.float32) if activation == "sigmoid" else (5, torch.float64)
     many = xorlab.train(range(35), hidden, activation, head, lr=0.3, steps=30, dtype=dtype)
     few = xorlab.train([34, 5], hidden, activation, head, lr=0.3, steps=30, dtype=dtype)
     assert same_weights(many.net(34), few.net(0))
@@ -110,28 +102,18 @@ def test_a_run_leaves_generator_and_threads_alone():
     try:
         xorlab.train(range(3), steps=2)
         assert torch.get_num_threads() == 2
-        with pytest.raises(RuntimeError, match="stop"):
-            xorlab.train(range(3), steps=2, progress=_stop)
-        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def _stop(step):
-    raise RuntimeError("stop")
-
-
 def test_what_is_recorded():
-    seen = []
-    result = xorlab.train(range(4), steps=10, record_every=4, progress=seen.append)
+    result = xorlab.train(range(4), steps=10, record_every=4)
     every = xorlab.train(range(4), steps=10, record_every=1)
-    assert result.recorded.tolist() == seen == [0, 4, 8, 10]
+    assert result.recorded.tolist() == [0, 4, 8, 10]
     assert torch.equal(result.curves, every.curves[result.recorded])
     assert torch.equal(result.loss, result.curves[-1])
     assert len(xorlab.train([0], steps=2000).recorded) == 201
-    shapes = [tuple(t.shape) for t in (result.weight1, result.bias1, result.weight2, result.bias2, result.dead)]
-    assert shapes == [(4, 2, 2), (4, 2), (4, 2), (4,), (4,)]
 
 
 # --- kinds --------------------------------------------------------------------------------------------------------
@@ -168,10 +150,10 @@ def test_dead_is_of_relu_and_not_of_a_saturated_tanh():
 
 
 def test_a_member_that_diverges_takes_nobody_along():
-    wild = xorlab.train(range(12), 2, "tanh", tp.LMSHead(), lr=1.2, steps=400)
+    wild = xorlab.train(range(12), 2, "tanh", LMS, lr=1.2, steps=400)
     assert 0 < wild.counts["diverged"] < 12
     calm = [k for k, kind in enumerate(wild.kinds) if kind != "diverged"]
-    again = xorlab.train(calm, 2, "tanh", tp.LMSHead(), lr=1.2, steps=400)
+    again = xorlab.train(calm, 2, "tanh", LMS, lr=1.2, steps=400)
     assert again.counts["diverged"] == 0
     assert all(same_weights(wild.net(k), again.net(j)) for j, k in enumerate(calm))
 
@@ -204,47 +186,33 @@ def test_the_lab_in_short():
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def png_size(figure, path):
-    """Width and height of the picture as saved; it must not be a blank."""
-    from matplotlib.image import imread
-
-    figure.savefig(path)
-    pixels = imread(path)
-    colours = (pixels[..., :3].reshape(-1, 3)[::7] * 255).round().astype(int) @ (1, 256, 65536)
-    assert len(np.unique(colours)) > 5
-    return pixels.shape[1], pixels.shape[0]
-
-
 @pytest.mark.parametrize(
-    ("hidden", "activation", "head", "lr"),
-    [(2, "relu", tp.LogisticHead(), 1.0), (2, "tanh", tp.PerceptronHead(), 0.5), (2, "tanh", tp.LMSHead(), 1.2)],
+    ("activation", "head", "lr"), [("relu", LOGISTIC, 1.0), ("tanh", tp.PerceptronHead(), 0.5), ("tanh", LMS, 1.2)]
 )
-def test_curves(tmp_path, hidden, activation, head, lr):
-    result = xorlab.train(range(30), hidden, activation, head, lr=lr, steps=120)
+def test_curves(activation, head, lr):
+    result = xorlab.train(range(30), 2, activation, head, lr=lr, steps=120)
     figure = lab_plots.plot_curves(result)
-    width, height = png_size(figure, tmp_path / "curves.png")
-    assert (width, height >= 500) == (800, True)
     (axes,) = figure.axes
     drawn = [line for line in axes.lines if len(line.get_xdata())]
     assert len(drawn) == 30
     assert not any((line.get_ydata() <= 0).any() for line in drawn)  # a loss of 0 would be nowhere on this scale
-    assert axes.get_yscale() == "log"
-    assert axes.get_xlabel()
-    assert axes.get_ylabel()
+    assert (axes.get_yscale(), axes.get_xlabel(), axes.get_ylabel()) == ("log", "full-batch steps", "mean loss")
     assert f"{result.counts['solved']} of 30 seeds solved" in axes.get_title()
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sorted(legend) == sorted(f"{kind} ({count})" for kind, count in result.counts.items() if count)
 
 
-@pytest.mark.parametrize("inputs", xorlab.INPUTS)
-@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead("0/1")], ids=["logistic", "lms 0/1"])
-def test_boundary(tmp_path, inputs, head):
+@pytest.mark.parametrize(("inputs", "head"), [("0/1", LOGISTIC), ("-1/+1", tp.LMSHead("0/1"))])
+def test_boundary(inputs, head):
     result = xorlab.train(range(10), 3, "tanh", head, lr=0.3, steps=300, inputs=inputs, dtype=torch.float64)
-    figure = lab_plots.plot_boundary(result.net(result.kinds.index("solved")), inputs=inputs, head=head)
-    width, height = png_size(figure, tmp_path / "boundary.png")
-    assert (width, height >= 560) == (540, True)
-    assert "2-3-1" in figure.axes[0].get_title()
-    assert figure.axes[0].get_xticks().tolist() == ([0, 1] if inputs == "0/1" else [-1, 1])
+    net, (X, y) = result.net(result.kinds.index("solved")), rows(inputs, torch.float64)
+    (axes,) = lab_plots.plot_boundary(net, inputs=inputs, head=head).axes
+    assert "2-3-1" in axes.get_title()
+    assert axes.get_xticks().tolist() == sorted(set(X.flatten().tolist()))
+    (image,) = axes.images
+    left, right, *_ = image.get_extent()
+    column, row = ((X - left) / (right - left) * 399).round().int().T.numpy()
+    assert image.get_array()[row, column].tolist() == y.tolist()
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -253,40 +221,26 @@ def test_boundary(tmp_path, inputs, head):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: xorlab.train([]), "seeds is empty"),
+        (lambda: xorlab.train([]), r"seeds=\[\]"),
+        (lambda: xorlab.train(1000), "seeds=1000.*range"),
         (lambda: xorlab.train([0, -1]), "seeds=-1"),
+        (lambda: xorlab.train([0.5]), "seeds must be an integer"),
         (lambda: xorlab.train([0], 0), "hidden=0"),
         (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
-        (lambda: xorlab.train([0], lr=0.0), "lr=0.0"),
         (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
         (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
-        (lambda: xorlab.train([0], steps=0), "steps=0"),
         (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
-        (lambda: xorlab.train([0], record_every=0), "record_every=0"),
         (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
-        (lambda: xorlab.classify([]), "one shape"),
+        (lambda: xorlab.train([0], head="logistic"), "head .*found str"),
+        (lambda: xorlab.train([0], steps=1).net(1), "k=1"),
         (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
-        (lambda: xorlab.classify([tp.MLP(3, (2,))]), "sizes 3"),
         (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
         (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
         (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
     ],
 )
 def test_wrong_values_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: xorlab.train(1000), "seeds must be a sequence such as range"),
-        (lambda: xorlab.train([0.5]), "seeds must be an integer"),
-        (lambda: xorlab.train([0], head="logistic"), "head must be a head"),
-    ],
-)
-def test_wrong_types_are_named(call, message):
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises((ValueError, TypeError, IndexError), match=message):
         call()
 
 
@@ -315,20 +269,11 @@ def test_the_command(call, tmp_path):
         assert any(line.split()[:-1] == list(map(str, words)) for line in said.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--seeds 0", "--seeds 0 must be at least 1"),
-        ("--steps 0", "--steps 0"),
-        ("--hidden 2 0", "--hidden 0"),
-        ("--lr 1 0", "--lr 0.0"),
-        ("--lr 1e300", "--lr 1e+300 is 0 or infinite in torch.float32"),
-        ("--lr 1e-60", "--lr 1e-60 is 0 or infinite"),
-    ],
-)
-def test_the_command_checks_before_it_trains(call, tmp_path, words, message):
+@pytest.mark.parametrize("words", ["--seeds 0", "--steps 0", "--hidden 2 0", "--lr 1 0", "--lr 1e300"])
+def test_the_command_checks_before_it_trains(call, tmp_path, words):
     code, _, error = call("xor", *words.split(), "--out", tmp_path / "out")
-    assert (code, message in error) == (2, True), error
+    option, *_, value = words.split()
+    assert (code, f"{option} {value.replace('1e300', '1e+300')}" in error) == (2, True), error
     assert not (tmp_path / "out").exists()
 
 

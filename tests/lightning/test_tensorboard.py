@@ -217,4 +217,4 @@ def test_a_diverging_run_is_pictured_and_ends_by_itself(tmp_path, lr):
 def test_the_run_s_head_is_the_picture_s(tmp_path, monkeypatch):
     lit = LitClassifier(tp.Perceptron(2), tp.LMSHead("0/1"), lr=0.1)
     [(*_, more)], _ = draw_with(monkeypatch, tmp_path / "run", TabularDataModule("AND"), lit=lit)
-    assert more.head == tp.LMSHead("0/1")
+    assert more.grid.head == tp.LMSHead("0/1")

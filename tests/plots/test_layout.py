@@ -9,7 +9,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import torchperc as tp
 from torchperc import plots
-from torchperc.plots import style
 
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
 
@@ -161,21 +160,6 @@ def test_numbers_in_cells_do_not_touch():
         canvas.draw()
         cell = display.ax_.get_window_extent().width / classes
         assert max(text.get_window_extent(canvas.get_renderer()).width for text in display.texts_.values()) <= cell
-
-
-def test_numbers_at_ticks_are_written_out():
-    values = (0.0, -0.0, 1.0, -0.25, 9999.0, 12_345.0, -5e6, 1e9, -1e9, 2.5e10, 1e-7, -3e-12)
-    expected = "0 0 1 −0.25 9999 12,345 −5,000,000 10⁹ −10⁹ 2.5×10¹⁰ 10⁻⁷ −3×10⁻¹²"
-    assert " ".join(map(style.tick, values)) == expected
-
-
-def test_what_hardly_differs_keeps_its_digits():
-    figure = style.new_figure()
-    axes = figure.add_subplot()
-    axes.plot([1.0, 2.0], [1e6, 1e6 + 1e-3])
-    style.plain_numbers(axes)
-    FigureCanvasAgg(figure).draw()
-    assert len({label.get_text() for label in axes.get_yticklabels()}) > 2
 
 
 def test_epochs_and_counts_are_integers():

@@ -54,8 +54,7 @@ def demo(folder: Path) -> None:
         "torchperc demo", _LEAD, reports, compared_curves({name: curves_of(path) for name, path in folders.items()})
     ).save(folder / "report.html")
     console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
-    console.print("next: README.md, or data of your own:")
-    console.print("      [bold].venv/bin/torchperc learn yours.csv[/bold]")
+    console.print("next: README.md, or data of your own:  [bold].venv/bin/torchperc learn yours.csv[/bold]")
 
 
 def _runs() -> dict[str, _Run]:

@@ -106,7 +106,6 @@ def train(
     inputs: str = "0/1",
     dtype: torch.dtype = torch.float32,
     record_every: int | None = None,
-    progress: Callable[[int], object] | None = None,
     device: torch.device | str = "cpu",
 ) -> LabResult:
     """Train a 2-h-1 net on XOR from every seed, by full-batch gradient descent: w ← w − η·∇L, L the mean over 4 rows.
@@ -126,7 +125,6 @@ def train(
         inputs: ``"0/1"`` or ``"-1/+1"`` for the two truth values; labels are −1/+1 either way.
         dtype: ``torch.float32`` or ``torch.float64``.
         record_every: steps between two points of the loss curves; by default about 200 points are kept.
-        progress: called with the number of steps made, whenever the loss is recorded.
         device: where to train, such as ``"cuda"``, which never waits for the host; the result is on the CPU.
 
     Example:
@@ -137,18 +135,20 @@ def train(
         >>> net.predict(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
         tensor([-1,  1,  1, -1])
     """
-    members = _seeds(seeds)
+    given = tuple(seeds) if isinstance(seeds, Iterable) else ()
+    if not given:
+        raise ValueError(f"seeds={seeds!r} must be a sequence of at least one integer, such as range(1000)")
+    members = tuple(check_int("seeds", seed, at_least=0) for seed in given)
     hidden = check_int("hidden", hidden, at_least=1)
     task = _task(activation, head, inputs, dtype, device)
     lr = check_rate("lr", lr, dtype)
     steps = check_int("steps", steps, at_least=1)
     every = max(1, steps // 200) if record_every is None else check_int("record_every", record_every, at_least=1)
-    watch = progress or (lambda step: None)
     # with copies of the last up to whole vectors, as torch computes the rest with other last bits
     padded = members + members[-1:] * (-len(members) % _VECTORS)
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
     with parallel.one_thread():
-        curves = task.descend(weights, lr, steps, every, watch)
+        curves = task.descend(weights, lr, steps, every)
         accuracy, loss, norm, dead = (figure[: len(members)].cpu() for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous().cpu() for w in weights)
     recorded, curves = torch.tensor([*range(0, steps, every), steps]), curves[:, : len(members)].contiguous().cpu()
@@ -187,21 +187,18 @@ class _Task:
         scores = self.scores(weights)
         return self.head.loss(scores, self.y.expand_as(scores), reduction="none").mean(0)
 
-    def descend(self, weights: Weights, lr: float, steps: int, every: int, progress: Callable[[int], object]) -> Tensor:
+    def descend(self, weights: Weights, lr: float, steps: int, every: int) -> Tensor:
         """Change the weights by that many steps; return the losses recorded on the way, (T, S)."""
         curves = []
         for step in range(steps):
             loss = self.loss(weights)
             if step % every == 0:
                 curves.append(loss.detach())
-                progress(step)
             gradients = torch.autograd.grad(loss.sum(), weights)
             with torch.no_grad():
                 for weight, gradient in zip(weights, gradients, strict=True):
                     weight.add_(gradient, alpha=-lr)  # as SGD writes it
-        curves.append(self.loss(weights).detach())
-        progress(steps)
-        return torch.stack(curves)
+        return torch.stack([*curves, self.loss(weights).detach()])
 
     def examine(self, weights: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Accuracy, loss, gradient norm and dead units of each member; NaN norms mark weights that are not finite."""
@@ -240,15 +237,6 @@ def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> f
     if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
         raise ParameterError(Option(name, rate), f" is 0 or infinite in {dtype}; choose a learning rate nearer to 1")
     return rate
-
-
-def _seeds(seeds: Iterable[int]) -> tuple[int, ...]:
-    if isinstance(seeds, (int, str)) or not isinstance(seeds, Iterable):
-        raise TypeError(f"seeds must be a sequence such as range(1000), found {type(seeds).__name__} {seeds!r}")
-    members = tuple(check_int("seeds", seed, at_least=0) for seed in seeds)
-    if not members:
-        raise ValueError("seeds is empty; give at least one, such as range(1000)")
-    return members
 
 
 def _fresh(seed: int, hidden: int, activation: str, dtype: torch.dtype) -> MLP:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from torchperc._checks import check_choice
@@ -13,11 +12,10 @@ from torchperc.data.example_data import gate
 from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import MLP
-from torchperc.plots import planes
+from torchperc.plots.classifiers import Grid, classifier, feature_plane
 from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, legend, new_figure
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _LOGISTIC = LogisticHead()
@@ -77,16 +75,16 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     sizes = "-".join(map(str, (2, *net.hidden, 1)))
     figure = new_figure((5.4, 5.6))
     axes = figure.add_subplot(title=f"Decision regions of a {sizes} net with {net.activation_name}")
-    grid = planes.grid_of(planes.feature_plane(), X, next(net.parameters()).detach(), steps=400, room=0.3)
-    with torch.no_grad():
-        scores = net(grid.points)
-    planes.draw_regions(axes, grid, scores, head)
-    planes.draw_lines(axes, grid, scores, head, [0.0], "boundary of the net")
-    _draw_units(axes, net)
-    planes.draw_points(axes, X, y, (-1, 1), ["XOR = −1", "XOR = +1"], 120)
-    low, high, *_ = grid.extent
+    plane, at = feature_plane(), X.to(next(net.parameters()))
+    grid = Grid.of(classifier(net, head), plane, at, steps=400, room=0.3)
+    grid.draw_regions(axes, "boundary of the net")
+    for k in range(net.hidden[0] if net.hidden else 0):
+        unit = Grid.of(classifier(lambda points, k=k: net.layers[0](points)[:, k]), plane, at, steps=50, room=0.3)
+        look = {"colors": "#555555", "linewidths": 1, "linestyles": "dashed"}
+        unit.draw_lines(axes, [0.0], "w·x + b = 0 of hidden units", **look)
+    grid.draw_points(axes, X, y, ["XOR = −1", "XOR = +1"], 120, y == 0, "")
     ticks = X.unique().tolist()
-    axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
+    axes.set(xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
     legend(axes, True, 2)
     return figure
 
@@ -98,17 +96,3 @@ def _range(curves: Tensor) -> tuple[float, float]:
         return 0.1, 1.0
     low, high = max(seen.min().item(), 1e-8), min(seen.max().item(), 1e8)
     return low / 1.5, max(high, low) * 1.5
-
-
-def _draw_units(axes: Axes, net: MLP) -> None:
-    """The line w·x + b = 0 of each unit of the first hidden layer."""
-    if not net.hidden:
-        return
-    weight, bias = list(net.parameters())[:2]
-    for (first, second), shift in zip(weight.tolist(), bias.tolist(), strict=True):
-        if first or second:
-            # the point nearest the origin, and the direction of the line
-            square = first * first + second * second
-            foot = (-shift * first / square, -shift * second / square)
-            axes.axline(foot, (foot[0] - second, foot[1] + first), color="#555555", lw=1, ls="--")
-    axes.plot([], [], color="#555555", lw=1, ls="--", label="w·x + b = 0 of hidden units")

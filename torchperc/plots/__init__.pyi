@@ -5,10 +5,10 @@ from .curves import bracket_by_epoch as bracket_by_epoch
 from .curves import errors_by_epoch as errors_by_epoch
 from .heatmaps import TransitionDisplay as TransitionDisplay
 from .heatmaps import WeightsDisplay as WeightsDisplay
-from .path import PathDisplay as PathDisplay
 from .predictions import ConfusionDisplay as ConfusionDisplay
 from .predictions import ResidualDisplay as ResidualDisplay
 from .regions import DecisionRegionDisplay as DecisionRegionDisplay
 from .regions import LiftedDisplay as LiftedDisplay
 from .regions import MarginDisplay as MarginDisplay
+from .regions import PathDisplay as PathDisplay
 from .style import COLOURS as COLOURS

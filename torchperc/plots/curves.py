@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from typing_extensions import Self
 
 from torchperc._checks import check_choice, check_number
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
-from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.models import Model
-from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
-from torchperc.theory.weights import live_bracket, weights_norm
 
 Curve = npt.NDArray[np.float64]
+Values = Sequence[float] | Curve
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
 
 
@@ -45,15 +43,13 @@ class LearningCurveDisplay(style.Display):
         [50.0, 25.0, 0.0]
     """
 
-    train: Sequence[float] | Curve
-    validation: Sequence[float] | Curve | None = None
-    mistakes: Sequence[float] | Curve | None = None
+    train: Values
+    validation: Values | None = None
+    mistakes: Values | None = None
     bound: float | None = None
 
     @classmethod
-    def from_result(
-        cls, result: RuleResult, *, bound: float | None = None, ax: style.AnyAxes = None
-    ) -> LearningCurveDisplay:
+    def from_result(cls, result: RuleResult, *, bound: float | None = None, ax: style.AnyAxes = None) -> Self:
         """Draw the curves of a run by rule, of which the log alone has no validation error.
 
         The train error is the mistakes made in an epoch, as a fraction of the samples presented in it; the validation
@@ -62,35 +58,43 @@ class LearningCurveDisplay(style.Display):
         log = check_log(result)
         history = result.history if isinstance(result, RuleResult) else ()
         held = [math.nan if record.validation_error is None else record.validation_error for record in history]
-        if bound is not None:
-            bound = check_number("bound", bound, at_least=0)
-        made = log.mistakes_by_epoch().cumsum(0).cpu().numpy()
+        bound = None if bound is None else check_number("bound", bound, at_least=0)
+        made = log.mistakes_by_epoch().cumsum(0).numpy()
         return cls(errors_by_epoch(log), None if all(map(math.isnan, held)) else held, made, bound).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
+        return super()._place(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
     def _draw(self, own: bool) -> None:
-        self.validation_ = self.mistakes_ = self.bound_ = None
+        self.mistakes_ = self.bound_ = None
         axes = [self.ax_] if self.bound is None else self.ax_
-        self.train_ = _draw_curve(axes[0], 100 * np.asarray(self.train), "training, during the epoch")
-        if self.validation is not None:
-            values, look = 100 * np.asarray(self.validation), {"color": style.RED, "marker": "s", "linestyle": "--"}
-            self.validation_ = _draw_curve(axes[0], values, "validation, after the epoch", **look)
-        axes[0].set(ylabel="error (%)", title="Error")
+        errors = {"training, during the epoch": self.train, "validation, after the epoch": self.validation}
+        shown = {name: 100 * np.asarray(values) for name, values in errors.items() if values is not None}
+        self.train_, self.validation_, *_ = *_draw_curves(axes[0], shown), None
+        axes[0].set_title("Error")
+        style.epoch_axis(axes[0], "error (%)")
         if self.bound is not None:
             if self.mistakes is None:
                 raise ValueError(f"bound={self.bound} needs mistakes, found None; give the mistakes by epoch")
-            name, look = f"mistakes: {self.mistakes[-1]:,.0f}", {"color": style.GREEN, "marker": "^"}
-            self.mistakes_ = _draw_curve(axes[1], self.mistakes, name, **look)
+            (self.mistakes_,) = _draw_curves(axes[1], {f"mistakes: {self.mistakes[-1]:,.0f}": self.mistakes}, first=2)
             name, look = f"bound: {style.format_number(self.bound, 4)}", {"color": style.ink(), "linestyle": "--"}
             self.bound_ = axes[1].axhline(self.bound, label=name, linewidth=1.6, **look)
-            axes[1].set(ylabel="mistakes so far", title="Mistakes and their bound")
-            style.integer_ticks(axes[1].yaxis)
-        for ax in axes:
-            style.from_zero(ax)
-            style.epoch_axis(ax)
+            axes[1].set_title("Mistakes and their bound")
+            style.epoch_axis(axes[1], "mistakes so far")
         style.legend(axes, own)
+
+
+def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, first: int = 0) -> list[style.Line2D]:
+    """Draw curves by epoch, from the look of number ``first`` on; markers tell lines apart without colour."""
+    lines = []
+    for number, (name, values) in enumerate(curves.items(), first):
+        look: dict[str, Any] = {"color": style.COLOURS[number % 6], "linestyle": ("-", "--", "-.", ":")[number % 4]}
+        every = max(1, len(values) // 10)
+        places = (number % every, every)  # lines that lie on one another show their markers in turn
+        steps = np.arange(1, len(values) + 1) if epochs is None else epochs[name]
+        look |= {"marker": style.MARKERS[number % 10], "markevery": places, "markersize": 5, "linewidth": 1.8}
+        lines += ax.plot(steps, values, label=name, **look)
+    return lines
 
 
 def errors_by_epoch(log: MistakeLog) -> Curve:
@@ -103,16 +107,8 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
         [0.5, 0.75, 0.75, 0.5, 0.5, 0.75, 0.5, 0.25, 0.0]
     """
     presented = log.epoch_ends.diff(prepend=log.epoch_ends.new_zeros(1))
-    fractions: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).cpu().numpy()
+    fractions: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).numpy()
     return fractions
-
-
-def _draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **look: Any) -> style.Line2D:
-    """Draw a curve by epoch; markers tell lines apart without colour, a dozen of them on long curves."""
-    look = {"color": style.BLUE, "marker": "o", "markevery": max(1, len(values) // 12), **look}
-    epochs = np.arange(1, len(values) + 1) if epochs is None else epochs
-    (line,) = ax.plot(epochs, values, label=name, markersize=5, linewidth=1.8, **look)
-    return line
 
 
 @dataclass(eq=False, repr=False)
@@ -130,18 +126,17 @@ class BracketDisplay(style.Display):
         ([-0.5, 0.1, 0.1], [1.0, 0.7, 0.7])
     """
 
-    lower: Sequence[float] | Curve
-    upper: Sequence[float] | Curve
+    lower: Values
+    upper: Values
     gamma: float | None = None
 
     @classmethod
-    def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
+    def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> Self:
         """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
         ``gamma`` is γ*, where it is known: that of ``max_margin`` with the bias counted as a weight.
         """
-        if gamma is not None:
-            gamma = check_number("gamma", gamma)
+        gamma = None if gamma is None else check_number("gamma", gamma)
         return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
@@ -156,14 +151,13 @@ class BracketDisplay(style.Display):
         bold: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2}  # a bound holds from its epoch on
         (self.upper_,) = axes.plot(epochs, best[1], "--", color=style.RED, label="upper bound: ‖w‖/(η·t)", **bold)
         (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower bound: min y·s/‖w‖", **bold)
-        faint: dict[str, Any] = {"linestyle": "", "markersize": 5, "alpha": 0.6}
-        (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
-        (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
+        (self.upper_points_,) = axes.plot(epochs, upper, "v", color=style.RED, markersize=5, alpha=0.6)
+        (self.lower_points_,) = axes.plot(epochs, lower, "^", color=style.BLUE, markersize=5, alpha=0.6)
         if self.gamma is not None:
             name = f"γ* = {style.format_number(self.gamma, 4)}"
             self.gamma_ = axes.axhline(self.gamma, color=style.ink(), linestyle=":", linewidth=1.6, label=name)
-        axes.set(ylabel="γ*", title="Bounds on γ*, the margin with the bias as a weight")
-        style.epoch_axis(axes)
+        axes.set_title("Bounds on γ*, the margin with the bias as a weight")
+        style.epoch_axis(axes, "γ*")
         top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
         if top > 0 and (lower < -top / 2).any():  # so far below 0 they would flatten the rest: γ* is not there
             axes.set_ylim(-top / 2, top * 1.05)
@@ -188,36 +182,15 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
     """
     if log.start.any_nonzero:
         raise ValueError("the run did not start from zero weights, and the bracket holds only then; use init='zeros'")
-    used = log.sample_weight.nonzero().squeeze(-1)  # a sample of weight 0 took no part
-    rows, y, bounds = log.problem.samples.take(used), log.y[used], []
-    sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
-    for t, model in _epoch_models(log):
-        scores = model.row_scores(rows).double()
-        scores = scores[:, 0] if log.problem.num_classes is None else scores
-        bounds.append(live_bracket(scores, y, _length(model, log.problem.bias_step), float(sums[t])))
-    lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
-    return np.where(np.isinf(lower), np.nan, lower), np.where(np.isinf(upper), np.nan, upper)
-
-
-def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
-    """The number of mistakes and the model after each epoch; each update of linear weights is made once."""
-    before, weights = 0, log.start.clone()
-    for t in log.mistakes_by_epoch().cumsum(0).tolist():
-        if type(log.problem) is Problem:
-            log.problem.replay(weights, log.mistakes.part(before, t))
-            before = t
-            yield t, log.problem.model(weights.clone())
-        else:
-            yield t, log.state_at(t)
-
-
-def _length(model: Model, bias_scale: float) -> float:
-    """‖w‖ where the updates are made: a bias step β adds to the weight of a constant feature √β."""
-    if not isinstance(model, KernelModel):
-        return weights_norm(model.weight, model.bias, bias_scale)  # type: ignore[attr-defined]  # a LinearModel
-    coefs = model.coefs.double()
-    products = model.kernel.gram(model.support, model.support).double() + bias_scale
-    return math.sqrt(max(0.0, float((coefs * (products @ coefs)).sum())))
+    problem, weights, bounds = log.problem, log.start.clone(), np.full((2, len(log.epoch_ends)), np.nan)
+    made, total = [0, *log.mistakes_by_epoch().cumsum(0).tolist()], np.append(0, log.coef.abs().cumsum(0))
+    for epoch, (before, t) in enumerate(pairwise(made)):
+        problem.replay(weights, log.mistakes.part(before, t))
+        if norm := problem.norm(weights) * problem.scale:  # a sample of weight 0 took no part
+            bounds[0, epoch] = problem.functional_margins(weights)[problem.sample_weight > 0].min() / norm
+        if t:
+            bounds[1, epoch] = norm / total[t]
+    return bounds[0], bounds[1]
 
 
 @dataclass(eq=False, repr=False)
@@ -233,26 +206,22 @@ class ComparisonDisplay(style.Display):
         ['a', 'b']
     """
 
-    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
+    curves: Mapping[str, tuple[Values, Values]]
     ylabel: str
 
     @classmethod
-    def from_logs(
-        cls, logs: Mapping[str, MistakeLog], *, value: str = "error", ax: style.AnyAxes = None
-    ) -> ComparisonDisplay:
+    def from_logs(cls, logs: Mapping[str, MistakeLog], *, value: str = "error", ax: style.AnyAxes = None) -> Self:
         """Compare runs by rule by their logs (or results), named as in the legend.
 
         ``value`` is ``"error"`` for the fraction of mistakes among the samples of an epoch, ``"mistakes"`` for their
         number, ``"total"`` for the number so far.
         """
         check_choice("value", value, tuple(VALUES))
-        if not isinstance(logs, Mapping):
-            raise TypeError(f"logs must be a mapping from names to runs, found {type(logs).__name__}")
-        if not logs:
-            raise ValueError("logs is empty; give at least one run")
+        if not isinstance(logs, Mapping) or not logs:
+            raise TypeError(f"logs must be a mapping from names to at least one run, found {logs!r}")
         curves = {}
         for name, log in logs.items():
-            values: Curve = check_log(log).mistakes_by_epoch().double().cpu().numpy()
+            values: Curve = check_log(log).mistakes_by_epoch().double().numpy()
             if value != "mistakes":
                 values = 100 * errors_by_epoch(check_log(log)) if value == "error" else values.cumsum()
             curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
@@ -260,17 +229,7 @@ class ComparisonDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
-        self.lines_ = {}
-        looks = zip(cycle(style.COLOURS[:-1]), cycle(("-", "--", "-.", ":")), cycle(style.MARKERS), strict=False)
-        for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=False)):
-            every = max(1, len(steps) // 10)
-            places = (number % every, every)  # lines that lie on one another show their markers in turn
-            drawn = dict(zip(("color", "linestyle", "marker"), look, strict=True))
-            self.lines_[name] = _draw_curve(axes, values, name, steps, markevery=places, **drawn)
-        axes.set_ylabel(self.ylabel)
-        if self.ylabel.startswith("mistakes"):
-            style.integer_ticks(axes.yaxis)
-        style.epoch_axis(axes)
-        if self.ylabel.endswith("(%)"):
-            style.from_zero(axes)
+        steps, values = ({name: curve[k] for name, curve in self.curves.items()} for k in (0, 1))
+        self.lines_ = dict(zip(self.curves, _draw_curves(axes, values, steps), strict=True))
+        style.epoch_axis(axes, self.ylabel)
         style.legend(axes, own, columns=4)

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
-from torchperc._checks import check_int
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 
@@ -23,7 +23,7 @@ def _draw_weights(
     """Draw tables of weights as colours on one scale that is symmetric about 0."""
     colours: dict[str, Any] = {"cmap": "PuOr_r", "vmin": -largest, "vmax": largest}
     images = [ax.imshow(table.double().numpy(), **colours) for ax, table in zip(axes, tables, strict=True)]
-    bar = display.figure_.colorbar(images[0], ax=axes, format=style.tick, pad=0.02, aspect=25, **look)
+    bar = display.figure_.colorbar(images[0], ax=axes, pad=0.02, aspect=25, **look)
     bar.set_label("weight (+ for, − against)", fontsize=9)
     return images, bar
 
@@ -48,7 +48,7 @@ class WeightsDisplay(style.Display):
     @classmethod
     def from_model(
         cls, model: Any, shape: tuple[int, int] | None = None, *, labels: style.Labels = None, ax: style.AnyAxes = None
-    ) -> WeightsDisplay:
+    ) -> Self:
         """Draw the weights of a linear model, without the bias.
 
         ``shape`` is the rows and columns of an image, such as (8, 8); a square by default.
@@ -56,7 +56,11 @@ class WeightsDisplay(style.Display):
         weight = classifier(model).weight
         if weight is None:
             raise ValueError(f"model is a {type(model).__name__} without weights for each feature; give a linear one")
-        return cls(weight, _shape(shape, weight.shape[1]), labels).plot(ax=ax)
+        width = weight.shape[1]
+        given = (math.isqrt(width), math.isqrt(width)) if shape is None else shape
+        if not isinstance(given, Sequence) or len(given) != 2 or math.prod(given) != width:
+            raise ValueError(f"shape={given!r} must be the rows and columns of {width} weights, such as (8, 8) of 64")
+        return cls(weight, (given[0], given[1]), labels).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
         count, (rows, columns) = len(self.weight), self.shape
@@ -75,16 +79,6 @@ class WeightsDisplay(style.Display):
             panel.set(xticks=[], yticks=[])
         tables = [row.reshape(self.shape) for row in self.weight]
         self.images_, self.colorbar_ = _draw_weights(self, self.ax_, tables, largest)
-
-
-def _shape(shape: object, width: int) -> tuple[int, int]:
-    shape = (math.isqrt(width), math.isqrt(width)) if shape is None else shape
-    if not isinstance(shape, Sequence) or len(shape) != 2:
-        raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
-    rows, columns = (check_int("shape", side, at_least=1) for side in shape)
-    if rows * columns != width:
-        raise ValueError(f"shape={(rows, columns)} has {rows * columns} cells for {width} weights; they must match")
-    return rows, columns
 
 
 @dataclass(eq=False, repr=False)
@@ -108,7 +102,7 @@ class TransitionDisplay(style.Display):
     labels: style.Labels = None
 
     @classmethod
-    def from_model(cls, model: Any, *, labels: style.Labels = None, ax: style.AnyAxes = None) -> TransitionDisplay:
+    def from_model(cls, model: Any, *, labels: style.Labels = None, ax: style.AnyAxes = None) -> Self:
         """Draw the transitions of a ``ChainPerceptron``, or of a Lightning module with one as ``net``."""
         net = getattr(model, "net", model)
         weights = [getattr(net, name, None) for name in ("transition", "end")]

@@ -1,4 +1,4 @@
-"""Predictions against the truth: the confusion matrix of labels, the residuals of numbers."""
+"""Predictions against the truth by scikit-learn's displays: the confusion matrix of labels, residuals of numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from torchperc._checks import Data, as_tensor, check_targets, require_packages
 from torchperc.nn.heads import Head
@@ -16,6 +17,8 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import classifier, codes_of
 
 require_packages(__name__, "sklearn")
+from sklearn.metrics import ConfusionMatrixDisplay, PredictionErrorDisplay, confusion_matrix  # noqa: E402
+
 _SMALLEST = 5.0  # points: smaller text cannot be read
 
 
@@ -39,7 +42,7 @@ class ConfusionDisplay(style.Display):
     @classmethod
     def from_predictions(
         cls, y: Data, predicted: Data, labels: style.Labels = None, *, ax: style.AnyAxes = None
-    ) -> ConfusionDisplay:
+    ) -> Self:
         """Draw how predictions compare with the truth: labels −1/+1, class indices, or strings.
 
         Example:
@@ -47,30 +50,27 @@ class ConfusionDisplay(style.Display):
             tensor([[2, 0],
                     [1, 0]])
         """
-        truth, said = _labels("y", y), _labels("predicted", predicted)
-        if not len(truth):
-            raise ValueError("y is empty; give at least one label")
-        if len(truth) != len(said):
-            raise ValueError(f"y has {len(truth)} labels and predicted {len(said)}; they must have the same length")
-        codes, names = _classes(np.concatenate((truth, said)), labels)
-        return cls(_counts(truth, said, codes), names).plot(ax=ax)
+        truth, said = (np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in (y, predicted))
+        if truth.shape != said.shape or truth.ndim != 1 or not truth.size:
+            found = f"y has shape {truth.shape} and predicted {said.shape}"
+            raise ValueError(f"{found}; both need one label per sample, (N,) with N ≥ 1")
+        values = np.unique(np.concatenate((truth, said)).astype(str if truth.dtype.kind in "UO" else None))
+        codes, names = _classes(values, labels)
+        if missing := set(values.tolist()) - set(codes):
+            wanted = f"−1 and +1, class indices from 0, or strings that labels={labels!r} names"
+            raise ValueError(f"y and predicted must hold {wanted}; found {min(missing, key=str)!r}")
+        return cls(torch.from_numpy(confusion_matrix(truth, said, labels=codes)), names).plot(ax=ax)
 
     @classmethod
     def from_model(
-        cls,
-        model: Any,
-        X: Data,
-        y: Data,
-        *,
-        head: Head | None = None,
-        labels: style.Labels = None,
-        ax: style.AnyAxes = None,
-    ) -> ConfusionDisplay:
+        cls, model: Any, X: Data, y: Data, *, head: Head | None = None, labels: style.Labels = None, ax: Any = None
+    ) -> Self:
         """Draw which labels a model predicts for which; its arguments are those of all displays."""
         known = classifier(model, head)
         _, scores, truth = known.judge(X, y)
-        names = style.label_names(labels, codes_of(scores))
-        return cls(_counts(truth, known.head.decide(scores), codes_of(scores)), names).plot(ax=ax)
+        codes, said = codes_of(scores), known.head.decide(scores)
+        matrix = confusion_matrix(truth, said, labels=codes)
+        return cls(torch.from_numpy(matrix), style.label_names(labels, codes)).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
         count = len(self.matrix)
@@ -82,69 +82,40 @@ class ConfusionDisplay(style.Display):
         return style.canvas(ax, (max(3.4, side + room + 0.6), side + 0.9 + (0.75 * room if self._slanted else 0.2)))
 
     def _draw(self, own: bool) -> None:
-        from sklearn.metrics import ConfusionMatrixDisplay
-
-        axes, counts, self.texts_ = self.ax_, self.matrix.numpy(), {}
-        fractions = counts / counts.sum(1, keepdims=True).clip(min=1)
+        axes, counts = self.ax_, self.matrix.numpy()
+        fractions = counts / counts.sum(1, keepdims=True).clip(min=1)  # of a row: a rare class's confusions are seen
         size = min(9.0, 90 * self._cell / len(str(counts.max())))
-        drawn = ConfusionMatrixDisplay(counts)
-        look: dict[str, Any] = {"include_values": size >= _SMALLEST, "values_format": "d", "colorbar": False}
-        drawn.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, text_kw={"fontsize": size}, **look)
-        self.image_ = drawn.im_
-        self.image_.set_data(fractions)  # a rare class's confusions are as visible as those of a frequent one
-        if drawn.text_ is None:
+        every = int(np.ceil(_SMALLEST / (60 * self._cell)))  # of very many classes some are named
+        names = [name if k % every == 0 else "" for k, name in enumerate(self._names)]
+        look: dict[str, Any] = {"include_values": size >= _SMALLEST, "colorbar": False, "text_kw": {"fontsize": size}}
+        drawn = ConfusionMatrixDisplay(fractions, display_labels=names)
+        drawn.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, **look)
+        self.image_, self.texts_ = drawn.im_, dict(np.ndenumerate([] if drawn.text_ is None else drawn.text_))
+        if not self.texts_:
             bar = self.figure_.colorbar(self.image_, ax=axes, pad=0.02, aspect=30, shrink=0.8)
             bar.set_label("fraction of the row", fontsize=9)
-        else:
-            self.texts_ = dict(np.ndenumerate(drawn.text_))
         for (row, column), text in self.texts_.items():
-            number = counts[row, column]
-            text.set_color("white" if fractions[row, column] > 0.5 else "black" if number else "#8A8A8A")
-            text.set_fontweight("bold" if number and row != column else "normal")
-        every = int(np.ceil(_SMALLEST / (60 * self._cell)))  # of very many classes some are named
-        places, font = range(0, len(counts), every), min(10.0, max(_SMALLEST, 57.6 * self._cell))
-        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if self._slanted else {}
-        axes.set_xticks(places, self._names[::every], fontsize=font, **slanted)
-        axes.set_yticks(places, self._names[::every], fontsize=font)
+            number, light = counts[row, column], fractions[row, column] > 0.5
+            weight = "bold" if number and row != column else "normal"
+            text.set(text=number, color="white" if light else "black" if number else "#8A8A8A", fontweight=weight)
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if self._slanted else {}
+        for label in axes.get_xticklabels():
+            label.set(**slanted)
+        axes.tick_params(labelsize=min(10.0, max(_SMALLEST, 57.6 * self._cell)))
         axes.set(xlabel="predicted label", ylabel="true label")
         title = f"{int(counts.sum() - counts.trace()):,} of {int(counts.sum()):,} wrong"
         axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
 
 
-def _labels(name: str, values: Data) -> np.ndarray[Any, Any]:
-    """style.Labels (N,) as integers or as strings."""
-    flat = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if flat.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, found shape {flat.shape}; use {name}.reshape(-1)")
-    if flat.dtype.kind in "UO":
-        return flat.astype(str)
-    if flat.dtype.kind not in "iuf" or not np.array_equal(flat, np.trunc(flat)):
-        raise ValueError(f"{name} must hold −1 and +1, class indices or strings, found {flat[:5].tolist()}")
-    return flat.astype(np.int64)
-
-
-def _classes(found: np.ndarray[Any, Any], labels: style.Labels) -> tuple[Sequence[Any], list[str]]:
-    """The codes of the classes in order, and their names."""
-    values = np.unique(found).tolist()
-    if found.dtype.kind == "U":
-        codes = values if labels is None else [str(label) for label in labels]
-        if missing := set(values) - set(codes):
-            raise ValueError(f"labels={labels!r} must name every class of y and predicted; {min(missing)!r} is missing")
+def _classes(values: np.ndarray[Any, Any], labels: style.Labels) -> tuple[list[Any], list[str]]:
+    """The codes of all classes in order, and their names, by the values that occur."""
+    if values.dtype.kind == "U":
+        codes = values.tolist() if labels is None else [str(label) for label in labels]
         return codes, codes
-    indices = labels is not None and len(labels) > 2 and -1 not in values  # class 1 alone may be one of three
-    if set(values) <= {-1, 1} and not indices:
-        return [-1, 1], style.label_names(labels, [-1, 1])
-    if values[0] < 0:
-        shown = ", ".join(map(str, values[:5]))
-        raise ValueError(f"y and predicted must hold −1 and +1, or class indices from 0; found {shown}")
-    every = range(max(values[-1] + 1, 2 if labels is None else len(labels)))
+    few = labels is None or len(labels) == 2 or -1 in values  # of three classes, class 1 may occur alone
+    count = max(int(np.nan_to_num(values[-1])) + 1, 2 if labels is None else len(labels))
+    every = [-1, 1] if few and np.isin(values, [-1, 1]).all() else list(range(count))
     return every, style.label_names(labels, every)
-
-
-def _counts(truth: Any, said: Any, codes: Sequence[Any]) -> Tensor:
-    from sklearn.metrics import confusion_matrix
-
-    return torch.from_numpy(confusion_matrix(truth, said, labels=list(codes)))
 
 
 @dataclass(eq=False, repr=False)
@@ -169,9 +140,7 @@ class ResidualDisplay(style.Display):
     target: str = "y"
 
     @classmethod
-    def from_predictions(
-        cls, y: Data, predicted: Data, *, target: str = "y", ax: style.AnyAxes = None
-    ) -> ResidualDisplay:
+    def from_predictions(cls, y: Data, predicted: Data, *, target: str = "y", ax: style.AnyAxes = None) -> Self:
         """Draw how predictions compare with the truth, both (N,)."""
         count = len(as_tensor(y, "y"))
         truth, said = (check_targets(v, count, name=n).cpu() for v, n in ((y, "y"), (predicted, "predicted")))
@@ -180,9 +149,7 @@ class ResidualDisplay(style.Display):
         return cls(truth, said, str(target)).plot(ax=ax)
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Data, y: Data, *, target: str = "y", ax: style.AnyAxes = None
-    ) -> ResidualDisplay:
+    def from_estimator(cls, estimator: Any, X: Data, y: Data, *, target: str = "y", ax: style.AnyAxes = None) -> Self:
         """Draw the predictions of a regressor, a net, a Lightning module or a function from samples to numbers."""
         if isinstance(estimator, nn.Module):  # a net's own predict would decide
             known = classifier(estimator)
@@ -209,7 +176,7 @@ class ResidualDisplay(style.Display):
         return style.panels(ax, 2, 2, (6.5, 3.8))
 
     def _draw(self, own: bool) -> None:
-        from sklearn.metrics import PredictionErrorDisplay
+        from matplotlib.ticker import MaxNLocator
 
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count, name, (left, right) = len(truth), style.shortened(self.target, 18), self.ax_
@@ -222,7 +189,9 @@ class ResidualDisplay(style.Display):
             made.plot(axes, kind=kind, scatter_kwargs=look, line_kwargs=line)
             drawn += [made.scatter_, made.line_]
             axes.set_xlabel(f"predicted {name}")
-            style.few_ticks(axes, 5)
+            for axis, most in ((axes.xaxis, 3), (axes.yaxis, 5)):  # a power of ten at the corner would cover the title
+                axis.set_major_locator(MaxNLocator(most))
+                axis.set_major_formatter(lambda value, place: style.format_number(value, 4))
             axes.grid(alpha=0.3)
             axes.set_axisbelow(True)
         self.points_, self.diagonal_, self.residuals_, self.zero_ = drawn
@@ -232,8 +201,7 @@ class ResidualDisplay(style.Display):
         left.set_aspect("equal", adjustable="box")
         left.set(xlim=(low - pad, high + pad), ylim=(low - pad, high + pad), ylabel=f"true {name}")
         known = "" if np.isnan(self.r2) else f"R² = {self.r2:.3f}, ".replace("-", "−")
-        size = f"{self.rmse:,.0f}" if 999.5 <= self.rmse < 1e9 else style.format_number(self.rmse)
-        left.set_title(f"{known}RMSE = {size}", fontsize=11)
+        left.set_title(f"{known}RMSE = {style.format_number(self.rmse)}", fontsize=11)
         line |= {"color": style.RED, "linestyle": "--"}
         self.band_ = [right.axhline(sign * self.rmse, **line) for sign in (1, -1)]
         self.band_[0].set_label("± RMSE")

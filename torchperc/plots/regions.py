@@ -1,31 +1,37 @@
-"""A classifier and its samples: decision regions, the distribution of the margins, and an added feature."""
+"""A classifier and its samples: decision regions, the path of a run, margins, and an added feature."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
-from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, is_sparse
+from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, check_number, is_sparse
+from torchperc._files import write_atomically
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import Perceptron
-from torchperc.plots import planes, style
-from torchperc.plots.classifiers import Classifier, check_log, classifier, codes_of
+from torchperc.plots import style
+from torchperc.plots.classifiers import Grid, Plane, axes_around, check_log, classifier, feature_plane, plane_of
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 
+Feature = str | Callable[[Tensor], Tensor]
 FEATURES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "product": (lambda X: X[:, 0] * X[:, 1], "x₁·x₂"),
     "squares": (lambda X: X.square().sum(1), "x₁² + x₂²"),
 }
+_WRITERS = {".gif": "pillow", ".mp4": "ffmpeg"}
 
 
 @dataclass(eq=False, repr=False)
@@ -42,18 +48,17 @@ class DecisionRegionDisplay(style.Display):
         [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
 
-    plane: planes.Plane
-    grid: planes.Grid
-    grid_scores: Tensor
+    plane: Plane
+    grid: Grid
     points: Tensor  # the samples' coordinates in the plane
     y: Tensor
-    head: Head
     ringed: Tensor  # which samples have a ring
     ring_name: str = "mistake"
     margin: float | None = None  # the score of the sample nearest to the boundary
     margin_name: str = "nearest sample"
     labels: style.Labels = None
     title: str = ""
+    _size = (6.0, 4.6)
 
     @classmethod
     def from_model(
@@ -70,7 +75,7 @@ class DecisionRegionDisplay(style.Display):
         names: Sequence[str] | None = None,
         labels: style.Labels = None,
         title: str | None = None,
-    ) -> DecisionRegionDisplay:
+    ) -> Self:
         """Draw the decision regions of a model and the samples.
 
         With more than two features, a linear model of two or three classes is drawn in a projection onto w and the
@@ -89,7 +94,6 @@ class DecisionRegionDisplay(style.Display):
             check_choice("ring", ring, ("mistakes", "support"))
         if log is None and isinstance(model, RuleResult):
             log = model.log
-        log = None if log is None else check_log(log)
         known = classifier(model, head)
         if is_sparse(X):
             raise TypeError("X is sparse, and a plane is drawn of dense samples; pass X.toarray()")
@@ -98,53 +102,167 @@ class DecisionRegionDisplay(style.Display):
         if ring == "mistakes":
             ringed = known.head.decide(scores) != target
         elif ring == "support":
-            ringed[_support(log, samples.cpu())] = True
-        level, name = _margin(known, scores, target) if check_bool("margin", margin) else (None, "")
-        plane = planes.plane_of(known, samples, names)
-        style.label_names(labels, codes_of(scores))  # raises before anything is drawn
+            trained = torch.empty(0) if log is None else check_log(log).problem.samples.dense().cpu()
+            if log is None or not torch.equal(trained, samples.cpu().to(trained.dtype)):
+                raise ValueError("ring='support' needs the log of a run, log=result.log, and the X it was made on")
+            ringed[check_log(log).sample.unique()] = True
+        level, name = None, "nearest sample"
+        if check_bool("margin", margin) and scores.dim() == 1 and known.graded:
+            least = float(known.functional_margins(scores, target).min())
+            level = least if least > 0 else None
+            name += f": {style.format_number(least / known.length)}" if known.length else ""
+        plane = plane_of(known, samples, names)
         if title is None:
             title = f"{samples.shape[1]} features, projected onto two directions" if samples.shape[1] > 2 else ""
-        points = plane.project(samples.cpu())
-        grid = planes.grid_of(plane, points, samples)
+        drawn = plane, Grid.of(known, plane, samples), plane.project(samples.cpu()), target, ringed
         ring_name = "support vector" if ring == "support" else "mistake"
-        drawn = (plane, grid, known.scores(grid.points), points, target, known.head, ringed)
         return cls(*drawn, ring_name, level, name, labels, title).plot(ax=ax)
 
-    def _place(self, ax: Any) -> style.Place:
-        return style.canvas(ax, (6.0, 4.6))
-
     def _draw(self, own: bool) -> None:
-        ax, codes, over = self.ax_, codes_of(self.grid_scores), (self.grid, self.grid_scores, self.head)
-        count, names = len(self.y), style.label_names(self.labels, codes)
+        ax, count = self.ax_, len(self.y)
         size = 45.0 if count <= 200 else 18.0 if count <= 2000 else 5.0
-        self.regions_ = planes.draw_regions(ax, *over)
-        self.boundary_ = planes.draw_lines(ax, *over, [0.0], "boundary")
+        self.regions_, self.boundary_ = self.grid.draw_regions(ax)
         levels = [] if self.margin is None else [-self.margin, self.margin]
-        self.margin_ = planes.draw_lines(ax, *over, levels, self.margin_name, linestyles="dashed")
-        self.points_ = planes.draw_points(ax, self.points, self.y, codes, names, size)
-        self.ring_ = planes.draw_rings(ax, self.points[self.ringed], self.ring_name, size)
+        self.margin_ = self.grid.draw_lines(ax, levels, self.margin_name, linestyles="dashed")
+        rings = self.ringed, self.ring_name
+        self.points_, self.ring_ = self.grid.draw_points(ax, self.points, self.y, self.labels, size, *rings)
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
         style.legend(ax, own)
 
 
-def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None, str]:
-    """The score of the nearest sample and a name for it, if all samples are on the right side."""
-    least = float(known.functional_margins(scores, y).min()) if scores.dim() == 1 and known.graded else 0.0
-    if not least > 0:
-        return None, ""
-    length = 0.0 if known.weight is None else float(known.weight.double().norm())
-    return least, f"nearest sample: {style.format_number(least / length)}" if length else "nearest sample"
+@dataclass(eq=False, repr=False)
+class PathDisplay(style.Display):
+    """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
+
+    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` at the start, where
+    no mistake has been made.
+
+    Example:
+        >>> import torchperc as tp
+        >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND"))
+        >>> PathDisplay.from_log(result.log, max_panels=2).ring_[1].get_offsets().tolist()
+        [[0.0, 1.0]]
+    """
+
+    log: MistakeLog
+    states: Sequence[int]  # numbers of mistakes after which the panels are drawn
+    names: tuple[str, str]
+    labels: style.Labels = None
+
+    @classmethod
+    def from_log(
+        cls,
+        log: MistakeLog,
+        *,
+        ax: style.AnyAxes = None,
+        states: Sequence[int] | None = None,
+        max_panels: int = 18,
+        names: Sequence[str] | None = None,
+        labels: style.Labels = None,
+    ) -> Self:
+        """Draw a panel for each mistake, or for ``max_panels`` of them spread evenly, the last among them.
+
+        ``states`` chooses the numbers of mistakes after which to draw, 0 for the start. The log is over two features;
+        the other arguments are those of all displays.
+        """
+        log = check_log(log)
+        width = log.problem.samples.n_features
+        if width != 2:
+            raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
+        chosen = _spread(len(log), check_int("max_panels", max_panels, at_least=1))
+        if states is not None:
+            chosen = [check_int("states", t, at_least=0) for t in states]
+        if not chosen or max(chosen) > len(log):
+            raise ValueError(f"states={states} must be one or several of 0, the start, to {len(log)}, the last mistake")
+        return cls(log, chosen, feature_plane(names).names, labels).plot(ax=ax)
+
+    def _place(self, ax: Any) -> style.Place:
+        columns = min(6, len(self.states))
+        side = min(6.6 / columns, 3.6)
+        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
+        return style.panels(ax, len(self.states), columns, size)
+
+    def _draw(self, own: bool) -> None:
+        self.boundary_, self.ring_ = [], []
+        count, columns = len(self.states), min(6, len(self.states))
+        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
+            lines, ring = self._draw_state(panel, t, size=26)
+            self.boundary_.append(lines)
+            self.ring_.append(ring)
+            panel.set_title(f"mistake {t}" if t else "start", fontsize=9, pad=3)
+            panel.locator_params(nbins=3)
+            left, lowest = k % columns == 0, k + columns >= count
+            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
+            across, up = (style.shortened(name, 70 // columns) for name in self.names)
+            panel.set_xlabel(across if lowest else "", fontsize=8)
+            panel.set_ylabel(up if left else "", fontsize=8)
+        if own:
+            style.legend(self.ax_, own)
+
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
+        """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
+        rows, y = self.log.problem.samples.dense(), self.log.y
+        before, grid = (
+            Grid.of(classifier(self.log.state_at(s)), feature_plane(), rows, 100, 0.4) for s in (max(0, t - 1), t)
+        )
+        dashed: dict[str, Any] = {"linestyles": "dashed", "linewidths": 1.0, "colors": "#777777"}
+        before.draw_lines(ax, [0.0] if t else [], "boundary before it", **dashed)
+        _, lines = grid.draw_regions(ax, "boundary after the mistake")
+        ringed = torch.isin(torch.arange(len(y)), self.log.sample[max(0, t - 1) : t])
+        size = size if len(y) <= 50 else size / 2
+        _, ring = grid.draw_points(ax, rows.cpu(), y, self.labels, size, ringed, "mistake")
+        return lines, ring
+
+    def animate(self, path: str | Path, *, fps: float = 2.0, max_frames: int = 200, size: float = 5.0) -> Path:
+        """Write an animation with a frame for each mistake, from the start to the last.
+
+        Args:
+            path: ends in ``.gif``, or in ``.mp4``, which needs ffmpeg.
+            fps: frames per second; the last one is held longer.
+            max_frames: maximum number of mistakes; those of a longer log are spread evenly.
+            size: width of the picture in inches of 100 dots.
+        """
+        from matplotlib.animation import FuncAnimation, writers
+
+        target, writer = Path(path), _WRITERS.get(Path(path).suffix.lower(), "")
+        if not writer:
+            raise ValueError(f"path={str(path)!r} must end in .gif or .mp4")
+        if not writers.is_available(writer):
+            raise ValueError(f"path={str(path)!r}: MP4 needs ffmpeg, and none was found; install it, or write a .gif")
+        if not target.parent.is_dir():
+            raise ValueError(f"path={str(path)!r} is in a folder that does not exist; make {target.parent} first")
+        fps, inches = check_number("fps", fps, above=0), check_number("size", size, above=0)
+        shown = _spread(len(self.log), check_int("max_frames", max_frames, at_least=1))
+        figure = style.new_figure((inches, 0.84 * inches))
+        axes = figure.add_subplot()
+        ends, count = self.log.mistakes_by_epoch().cumsum(0), len(self.log)
+
+        def draw(t: int) -> list[Any]:
+            axes.clear()
+            self._draw_state(axes, t, size=60)
+            now = f"after mistake {t} of {count}, in epoch {int(torch.searchsorted(ends, t)) + 1}"
+            axes.set_title(now if t else f"before the first of {count} mistakes")
+            axes.set(xlabel=self.names[0], ylabel=self.names[1])
+            axes.locator_params(nbins=5)
+            return []
+
+        draw(shown[-1])
+        style.legend(axes, own=True)  # the figure grows with it
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the axes stay where they are
+        frames = [*dict.fromkeys([0, *shown]), *shown[-1:] * 3]
+        with tempfile.TemporaryDirectory() as folder:
+            beside = Path(folder) / f"path{target.suffix}"
+            film = FuncAnimation(figure, draw, frames, init_func=lambda: [])
+            film.save(str(beside), writer=writer, fps=fps, dpi=100)  # type: ignore[arg-type]  # any number will do
+            write_atomically(target, beside.read_bytes())
+        return target
 
 
-def _support(log: MistakeLog | None, X: Tensor) -> Tensor:
-    """The indices of the samples that the weights are a sum of."""
-    if log is None:
-        raise ValueError("ring='support' needs the log of the run; pass log=result.log, or the result as the model")
-    trained = log.problem.samples.dense().cpu()
-    if trained.shape != X.shape or not torch.equal(trained, X.to(trained.dtype)):
-        raise ValueError("ring='support' marks samples of the training data, and X is not what the log was made on")
-    index: Tensor = log.sample.unique().cpu()
-    return index
+def _spread(count: int, most: int) -> list[int]:
+    """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
+    most = min(count, most)
+    return [-(-count * k // most) for k in range(1, most + 1)] or [0]
 
 
 @dataclass(eq=False, repr=False)
@@ -166,7 +284,7 @@ class MarginDisplay(style.Display):
     @classmethod
     def from_model(
         cls, model: Any, X: Data, y: Data, *, head: Head | None = None, bins: int = 30, ax: style.AnyAxes = None
-    ) -> MarginDisplay:
+    ) -> Self:
         """Draw the margins that a model has on data.
 
         They are distances y·(w·x + b)/‖w‖ for a linear model of two classes (geometric margins), else what the scores
@@ -179,18 +297,21 @@ class MarginDisplay(style.Display):
         margins = known.functional_margins(scores, target)
         if not torch.isfinite(margins).all():
             raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
-        length = 0.0 if known.weight is None or scores.dim() > 1 else float(known.weight.double().norm())
         name = "score, positive on the right side: y·s"
-        if length:
+        if known.length:
             name = "distance from the boundary, positive on the right side: y·(w·x + b)/‖w‖"
         elif scores.dim() > 1:
             name = "lead of the true class's score over the best other, $s_y - s_r$"
-        return cls(margins / (length or 1.0), name, bins).plot(ax=ax)
+        return cls(margins / (known.length or 1.0), name, bins).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
         axes, margins = self.ax_, self.margins.numpy()
         right, wrong = margins[margins > 0], margins[margins <= 0]
-        edges = _edges(margins, self.bins)
+        low, high = min(margins.min(), 0.0), max(margins.max(), 0.0)
+        width = (high - low) / self.bins or 1.0
+        # equal bars with an edge at 0, so that none holds both kinds; rounding must not leave a sample out
+        edges = np.arange(min(np.floor(low / width), -1.0 if len(wrong) else 0.0), np.ceil(high / width) + 1) * width
+        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
         wrong = np.where(wrong == 0, edges[edges < 0].max(initial=-np.inf) / 2, wrong)  # into the bar left of 0
         look: dict[str, Any] = {"bins": edges, "edgecolor": "white", "linewidth": 0.6}
         *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)
@@ -204,17 +325,6 @@ class MarginDisplay(style.Display):
         axes.set(xlabel=self.xlabel, ylabel="samples", title="How far samples are from the boundary")
         style.integer_ticks(axes.yaxis)
         style.legend(axes, own)
-
-
-def _edges(margins: np.ndarray[Any, Any], bins: int) -> np.ndarray[Any, Any]:
-    """Edges of equal bars, one of them at 0, so that no bar holds both kinds."""
-    low, high = min(float(margins.min()), 0.0), max(float(margins.max()), 0.0)
-    width = (high - low) / bins or 1.0
-    first, last = np.floor(low / width), np.ceil(high / width)
-    first = min(first, -1.0) if (margins <= 0).any() else first
-    edges = np.arange(first, last + 1) * width
-    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # rounding must not leave a sample out
-    return edges
 
 
 @dataclass(eq=False, repr=False)
@@ -240,15 +350,8 @@ class LiftedDisplay(style.Display):
 
     @classmethod
     def from_data(
-        cls,
-        X: Data,
-        y: Data,
-        feature: str | Callable[[Tensor], Tensor] = "product",
-        *,
-        name: str | None = None,
-        max_epochs: int = 1000,
-        ax: style.AnyAxes = None,
-    ) -> LiftedDisplay:
+        cls, X: Data, y: Data, feature: Feature = "product", *, name: str = "", max_epochs: int = 1000, ax: Any = None
+    ) -> Self:
         """Learn by rule without and with an added feature, and draw both.
 
         Args:
@@ -271,10 +374,10 @@ class LiftedDisplay(style.Display):
         column = convert.features(height[:, None], dtype=torch.float64, name="feature")
         before = _best(samples, target, min(max_epochs, 100))  # a run that cannot end finds its best line early
         after = _best(torch.cat((samples, column), 1), target, max_epochs)
-        return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
+        return cls(samples, target, height, before, after, name or known).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), projection=[None, "3d"])
+        return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), last="3d")
 
     def _draw(self, own: bool) -> None:
         flat, deep = self.ax_
@@ -283,7 +386,7 @@ class LiftedDisplay(style.Display):
         title, look = f"before\n{_outcome(self.before, 'line')}", {"ax": flat, "names": ("x₁", "x₂")}
         self.before_ = DecisionRegionDisplay.from_model(self.before, self.X, self.y, title=title, **look)
         flat.title.set_fontsize(10)
-        style.few_ticks(flat, 5)
+        flat.locator_params(nbins=5)
         self._draw_lifted(deep)
         if own and (inside := flat.get_legend()) is not None:
             inside.remove()
@@ -293,20 +396,20 @@ class LiftedDisplay(style.Display):
         self.points_, self.plane_ = {}, None
         floor, few = min(0.0, float(self.height.min())), len(self.y) <= 50
         for code, colour, marker in zip((-1, 1), style.COLOURS, style.MARKERS, strict=False):
-            part, up = self.X[self.y == code].numpy(), self.height[self.y == code].numpy()
+            across, up, top = torch.cat((self.X, self.height[:, None]), 1)[self.y == code].numpy().T
             look: dict[str, Any] = {"color": colour, "marker": marker, "edgecolor": "white", "s": 45 if few else 14}
-            self.points_[code] = ax.scatter(part[:, 0], part[:, 1], up, depthshade=False, **look)
-            for (first, second), top in zip(part, up, strict=True) if few else ():  # a stem from the floor
-                ax.plot([first, first], [second, second], [floor, top], color=colour, linewidth=1, alpha=0.6)
+            self.points_[code] = ax.scatter(across, up, top, depthshade=False, **look)
+            for x, y, z in zip(across, up, top, strict=True) if few else ():  # a stem from the floor
+                ax.plot([x, x], [y, y], [floor, z], color=colour, linewidth=1, alpha=0.6)
         if self.after.verdict is Verdict.SEPARATED:
             self.plane_ = self._draw_plane(ax)
             normal = self.after.model.weight[0, :2] * (self.X.amax(0) - self.X.amin(0))  # type: ignore[attr-defined]
             ax.view_init(12, math.degrees(math.atan2(normal[1], normal[0])) - 90)  # nearly along the plane
         name = style.shortened(self.name, 20)
         ax.set(xlabel="x₁", ylabel="x₂", zlabel=name)
-        style.few_ticks(ax, 3)
+        ax.locator_params(nbins=3)
         ax.tick_params(labelsize=8, pad=-1)
-        widest = max(len(style.tick(value)) for value in ax.zaxis.get_majorticklocs())
+        widest = max(len(f"{value:g}") for value in ax.zaxis.get_majorticklocs())
         ax.xaxis.labelpad = ax.yaxis.labelpad = -1
         ax.zaxis.labelpad = max(-1.0, 2.0 * (widest - 3))  # beyond the numbers
         ax.set_box_aspect(None, zoom=0.9 if widest < 5 else 0.8)  # the upright axis's label stays within the panel
@@ -317,8 +420,7 @@ class LiftedDisplay(style.Display):
         weight, bias = self.after.model.weight[0], self.after.model.bias[0]  # type: ignore[attr-defined]  # linear
         if float(weight[2].abs()) < 1e-9 * float(weight.abs().max()):
             return None
-        grid = planes.grid_of(planes.feature_plane(), self.X, self.X, steps=40, room=0.1)
-        across, up = grid.points.T.reshape(2, 40, 40)
+        across, up = torch.meshgrid(*axes_around(self.X, 40, 0.1), indexing="ij")
         surface = -(weight[0] * across + weight[1] * up + bias) / weight[2]
         low, high = self.height.min(), self.height.max()
         room = 0.25 * (high - low) + 1e-9

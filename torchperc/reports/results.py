@@ -265,7 +265,7 @@ def _picture(curves: Curves, what: str, part: str = "") -> Picture:
     display = plots.ComparisonDisplay(shown, f"{part}{axis}").plot()
     ends = [steps[-1] for steps, _ in curves.values()]
     if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
-        plots.style.logarithmic_epochs(display.ax_)
+        display.ax_.set(xscale="log", xlabel="epoch (logarithmic)")
     ways = [f"{each} {went(*curve, percent if scale == 100 else number)}" for each, curve in curves.items()]
     said = f"The {part}{name} by epoch"
     return Picture.of(display.figure_, f"{said}.", f"{said}: {'; '.join(ways)}.")

@@ -75,46 +75,33 @@ class Play:
 
 
 def content(
-    start: Mapping[str, Any] | None = None,
-    recorded: Mapping[str, Any] | None = None,
-    *,
-    title: str = TITLE,
-    widget: bool = False,
+    start: Mapping[str, Any] | None = None, recorded: Mapping[str, Any] | None = None, *, title: str = TITLE
 ) -> dict[str, Any]:
     """What the page shows, as JSON.
+
+    Points of its examples lie on a grid of 1/64, so that every sum of the rule is exact.
 
     Args:
         start: what to begin with: ``{"preset": id}``, or ``{"data": {"points", "labels", "classes", "names"?,
             "classNames"?, "description"?}, "conventions"?: …, "overlays"?: {"pocket": True}, "view"?: "rule"}``.
-        recorded: a log to replay, see :func:`torchperc.lab.play.recorded.recording`.
+        recorded: a log to replay, see :func:`torchperc.lab.play.data.recording`.
         title: the heading.
-        widget: tell the parent window of changes of the data, as in a notebook.
 
     Example:
-        >>> content()["start"]
-        {'preset': 'AND'}
+        >>> content()["start"], content()["presets"][0]["labels"]
+        ({'preset': 'AND'}, [0, 0, 0, 1])
     """
+    listed = json.loads(source("presets.json"))
     return {
         "version": torchperc.__version__,
         "title": title,
-        "presets": presets(),
-        "starts": json.loads(source("presets.json"))["starts"],
+        "presets": listed["examples"],
+        "starts": listed["starts"],
         "dialects": dialects(),
         "start": dict(start or {"preset": "AND"}),
         "recorded": recorded,
-        "widget": widget,
+        "widget": False,  # whether to tell the parent window of changes of the data
     }
-
-
-def presets() -> list[dict[str, Any]]:
-    """The examples that the page offers; points lie on a grid of 1/64, so that every sum of the rule is exact.
-
-    Example:
-        >>> presets()[0]["labels"]
-        [0, 0, 0, 1]
-    """
-    listed: list[dict[str, Any]] = json.loads(source("presets.json"))["examples"]
-    return listed
 
 
 def dialects() -> list[dict[str, Any]]:

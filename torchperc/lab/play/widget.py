@@ -124,6 +124,5 @@ def _data(content: Mapping[str, Any]) -> dict[str, Any]:
     """The data that a page begins with."""
     start = content["start"]
     chosen = start.get("data") or next(each for each in content["presets"] if each["id"] == start["preset"])
-    return {
-        name: value for name, value in chosen.items() if name not in ("id", "group", "name", "remark", "conventions")
-    }
+    shown = ("points", "labels", "classes", "names", "classNames", "description")
+    return {name: chosen[name] for name in shown if name in chosen}

@@ -103,8 +103,9 @@ function stepCurve(name, values, at, css) {
   ]));
 }
 
-function keyEntry(mark, text) {
-  return el("span", {class: "key"}, mark, text);
+// The entries of a legend, {key of a text: its mark}; `values` are put into the texts.
+function legendEntries(marks, values = {}) {
+  return Object.entries(marks).filter(([, mark]) => mark).map(([key, mark]) => el("span", {class: "key"}, mark, t(key, values)));
 }
 
 function lineSwatch(...classes) {

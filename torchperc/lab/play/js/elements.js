@@ -66,15 +66,11 @@ function selectField(id, label, options, act) {
   return labelled(label, select);
 }
 
-function withinLimits(value, {min = -Infinity, above = -Infinity, max = Infinity, integer = false}) {
-  return Number.isFinite(value) && value >= min && value > above && value <= max && (!integer || Number.isInteger(value));
-}
-
 // A labelled number; what is no number, or outside its limits {min, above, max, integer}, is told and not used.
 function numberField(id, label, limits, act) {
   const read = () => {
     const value = Number(input.value);
-    const fine = input.value.trim() !== "" && withinLimits(value, limits);
+    const fine = input.value.trim() !== "" && allows(limits, value);
     const problem = value > limits.max ? "problem.most" : limits.integer ? "problem.integer" : "problem.number";
     input.setAttribute("aria-invalid", String(!fine));
     if (fine) act(value);

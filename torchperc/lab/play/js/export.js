@@ -105,10 +105,6 @@ function saveLog(store) {
   download("mistake-log.json", new Blob([JSON.stringify(logToJson(store.log))], {type: "application/json"}));
 }
 
-function savePoints(store) {
-  download("points.csv", new Blob([csvText(store.data)], {type: "text/csv"}));
-}
-
 function csvText(data) {
   const quoted = (value) => (/[",\n;]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
   const label = (k) => data.classNames?.[k] ?? (data.classes === 2 ? [-1, 1][k] : k);

@@ -34,12 +34,8 @@ function replayMistake(log, state, j) {
   const i = log.index[j];
   const rival = log.classes === null ? 1 - log.data.labels[i] : log.wrong[j];
   const biasStep = log.projection ? log.projection.offsets[i] : log.biasScale;
-  moveState(state, log.data.points[i], stepSize(log, j), log.data.labels[i], rival, biasStep);
-}
-
-// How many times the sample was added, without its sign: a run from zero weights learns with steps of 1.
-function stepSize(log, j) {
-  return Math.abs(log.coef[j]) / log.scale;
+  const step = Math.abs(log.coef[j]) / log.scale; // a run from zero weights learns with steps of 1
+  moveState(state, log.data.points[i], step, log.data.labels[i], rival, biasStep);
 }
 
 function scaledState({weight, bias}, scale) {

@@ -208,7 +208,7 @@ function isExact({points}, {lr, margin, start}) {
 }
 
 function saveMenu(store) {
-  const works = {log: () => saveLog(store), points: () => savePoints(store), picture: () => savePicture(openView())};
+  const works = {log: () => saveLog(store), points: () => download("points.csv", new Blob([csvText(store.data)], {type: "text/csv"})), picture: () => savePicture(openView())};
   const entries = Object.entries(works).map(([name, work]) => button(`save-${name}`, t(`tools.save.${name}`), work));
   const summary = el("summary", {id: "save", "data-test": "save"}, t("tools.save"));
   const menu = el("details", {class: "menu"}, summary, div("menu-items", ...entries));
@@ -228,12 +228,8 @@ function openDialog(id, title, ...children) {
   return dialog;
 }
 
-function textArea(id, attributes) {
-  return el("textarea", {id, "data-test": id, spellcheck: "false", ...attributes});
-}
-
 function textDialog(id, title, text) {
-  const field = textArea(`${id}-text`, {readonly: true, rows: 18, "aria-label": title});
+  const field = el("textarea", {id: `${id}-text`, readonly: true, rows: 18, "aria-label": title, spellcheck: "false"});
   field.value = text;
   openDialog(id, title, field, el("p", {class: "said remark", role: "status"}));
   field.focus();
@@ -254,7 +250,8 @@ function giveLink(store) {
 }
 
 function openCsv(store) {
-  const field = textArea("csv-text", {rows: 12, "aria-label": t("csv.paste"), placeholder: "x1,x2,label\n0,0,-1\n1,1,1"});
+  const placeholder = "x1,x2,label\n0,0,-1\n1,1,1";
+  const field = el("textarea", {id: "csv-text", rows: 12, "aria-label": t("csv.paste"), placeholder, spellcheck: "false"});
   const problem = el("p", {class: "problem", role: "alert"});
   const use = (text) => {
     if (loadCsv(store, text, (words) => { problem.textContent = words; })) dialog.close();

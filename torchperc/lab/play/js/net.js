@@ -8,7 +8,12 @@
 
 const HEADS = ["perceptron", "lms", "logistic"];
 const DESCENT_MODES = ["batch", "stochastic", "minibatch"];
-const ACTIVATIONS = ["tanh", "sigmoid", "relu"];
+// The derivative is made from what goes into the activation and what comes out; 0 at the kink of relu, as in torch.
+const ACTIVATIONS = {
+  tanh: {value: Math.tanh, slope: (inner, outer) => 1 - outer * outer},
+  sigmoid: {value: (s) => (s >= 0 ? 1 / (1 + Math.exp(-s)) : Math.exp(s) / (1 + Math.exp(s))), slope: (inner, outer) => outer * (1 - outer)},
+  relu: {value: (s) => Math.max(0, s), slope: (inner) => Number(inner > 0)},
+};
 const MAX_STEPS = 10000;
 const DIVERGED = 1e9; // a loss that has grown so many times will not come back
 const STILL = 1e-9; // a gradient this short is zero but for rounding
@@ -33,18 +38,6 @@ function sampleSlope(head, score, sign, tie = "update") {
   return -sign * (sign * score > 0 ? small / (1 + small) : 1 / (1 + small));
 }
 
-function activate(name, value) {
-  if (name === "tanh") return Math.tanh(value);
-  if (name === "relu") return Math.max(0, value);
-  return value >= 0 ? 1 / (1 + Math.exp(-value)) : Math.exp(value) / (1 + Math.exp(value));
-}
-
-// The derivative, from what goes into the activation and what comes out; 0 at the kink of relu, as in torch.
-function activationSlope(name, inner, outer) {
-  if (name === "tanh") return 1 - outer * outer;
-  return name === "relu" ? Number(inner > 0) : outer * (1 - outer);
-}
-
 // The start of tp.MLP(2, hidden=(H,), init="uniform", seed=seed, dtype=torch.float64): every weight from U(−1, 1), which
 // torch draws from the lower 53 of 64 random bits.
 function startNet({hidden, activation, seed}) {
@@ -60,7 +53,7 @@ function startNet({hidden, activation, seed}) {
 function forwardNet({hidden, weight, bias}, point) {
   if (!hidden) return {outer: point, score: weight[0] * point[0] + weight[1] * point[1] + bias};
   const inner = hidden.weight.map((row, k) => row[0] * point[0] + row[1] * point[1] + hidden.bias[k]);
-  const outer = inner.map((value) => activate(hidden.activation, value));
+  const outer = inner.map(ACTIVATIONS[hidden.activation].value);
   return {inner, outer, score: outer.reduce((sum, value, k) => sum + value * weight[k], 0) + bias};
 }
 
@@ -100,7 +93,7 @@ function netGradient(net, samples, head, tie, batch) {
     outer.forEach((value, k) => {
       sum.weight[k] += slope * value;
       if (!net.hidden) return;
-      const back = slope * net.weight[k] * activationSlope(net.hidden.activation, inner[k], value);
+      const back = slope * net.weight[k] * ACTIVATIONS[net.hidden.activation].slope(inner[k], value);
       sum.hidden.bias[k] += back;
       sum.hidden.weight[k][0] += back * point[0];
       sum.hidden.weight[k][1] += back * point[1];
@@ -179,7 +172,8 @@ function pathStep(path) {
 // Hidden units whose output and slope are 0 at every sample: no gradient reaches their weights any more.
 function deadUnits(net, samples) {
   const passes = samples.points.map((point) => forwardNet(net, point));
-  const silent = ({inner, outer}, k) => outer[k] === 0 && activationSlope(net.hidden.activation, inner[k], outer[k]) === 0;
+  const {slope} = ACTIVATIONS[net.hidden.activation];
+  const silent = ({inner, outer}, k) => outer[k] === 0 && slope(inner[k], outer[k]) === 0;
   return everyNumber(net.hidden.bias.length).filter((k) => passes.every((pass) => silent(pass, k)));
 }
 
@@ -190,22 +184,18 @@ function pathStanding(path, t) {
   return t >= PLATEAU && path.losses[t] > 0.99 * path.losses[t - PLATEAU] ? "plateau" : "learning";
 }
 
-// The largest eigenvalue of the mean of φ·φᵀ with φ = (x1, x2, 1), by the trigonometric formula for 3 × 3 matrices.
+// The largest eigenvalue of the mean of φ·φᵀ with φ = (x1, x2, 1): a high power of the matrix has its direction.
 function largestEigenvalue(points) {
-  const rows = points.map(([x1, x2]) => [x1, x2, 1]);
-  const moment = (i, j) => rows.reduce((sum, row) => sum + row[i] * row[j], 0) / rows.length;
-  const m = [0, 1, 2].map((i) => [0, 1, 2].map((j) => moment(i, j)));
-  const off = m[0][1] ** 2 + m[0][2] ** 2 + m[1][2] ** 2;
-  const mean = (m[0][0] + m[1][1] + m[2][2]) / 3;
-  const spread = Math.sqrt(((m[0][0] - mean) ** 2 + (m[1][1] - mean) ** 2 + (m[2][2] - mean) ** 2 + 2 * off) / 6);
-  if (spread === 0) return mean;
-  const scaled = m.map((row, i) => row.map((value, j) => (value - (i === j ? mean : 0)) / spread));
-  const half = Math.max(-1, Math.min(1, determinant3(scaled) / 2));
-  return mean + 2 * spread * Math.cos(Math.acos(half) / 3);
-}
-
-function determinant3([[a, b, c], [d, e, f], [g, h, i]]) {
-  return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g);
+  const axes = [0, 1, 2];
+  const moment = (i, j) => points.reduce((sum, x) => sum + (x[i] ?? 1) * (x[j] ?? 1), 0) / points.length;
+  const matrix = axes.map((i) => axes.map((j) => moment(i, j)));
+  const trace = (m) => m[0][0] + m[1][1] + m[2][2];
+  let power = matrix;
+  for (let k = 0; k < 50; k++) { // of a trace of 1, so that nothing overflows
+    const square = axes.map((i) => axes.map((j) => axes.reduce((sum, m) => sum + power[i][m] * power[m][j], 0)));
+    power = square.map((row) => row.map((value) => value / trace(square)));
+  }
+  return axes.reduce((sum, i) => sum + axes.reduce((part, j) => part + matrix[i][j] * power[j][i], 0), 0);
 }
 
 // The limit 2/L on the learning rate, L a bound on the curvature, as tp.theory.step_limit: infinite for the criterion.

@@ -156,11 +156,6 @@ function overlayErrors(log, name) {
   return log.data.points.filter((x, i) => decide(x) !== log.data.labels[i]).length;
 }
 
-const CONVENTION_FIELDS = {
-  tie: TIES, biasStep: BIAS_STEPS, order: ORDERS, seed: {min: 0, integer: true}, lr: {above: 0}, margin: {min: 0},
-  maxEpochs: {min: 1, max: MOST_EPOCHS, integer: true},
-};
-
 function conventionsPanel(store, name, prefix) {
   const change = (patch) => store.set({[name]: {...store[name], ...patch}});
   let chosen = null; // of several dialects with the same conventions
@@ -169,7 +164,8 @@ function conventionsPanel(store, name, prefix) {
     chosen = CONTENT.dialects.find((each) => each.id === id);
     if (chosen) change({margin: 0, ...chosen.conventions});
   });
-  const fields = Object.fromEntries(Object.entries(CONVENTION_FIELDS).map(([field, kind]) => (
+  const kinds = {...CONVENTION_FIELDS, maxEpochs: {min: 1, max: MOST_EPOCHS, integer: true}};
+  const fields = Object.fromEntries(Object.entries(kinds).map(([field, kind]) => (
     [field, settingField(prefix + field, "conventions", field, kind, change)]
   )));
   const about = remark("", `${prefix}remark`);
@@ -277,7 +273,7 @@ function logTable(store) {
   const update = () => {
     const {log, cursor} = store;
     if (!log) {
-      drawn = {};
+      [drawn, more.textContent] = [{}, ""];
       return frame.replaceChildren();
     }
     const total = log.index.length;

@@ -289,20 +289,15 @@ class Plane {
   _grid() {
     const {size, frame} = this;
     const text = (css, x, y, words, anchor = "start") => svgEl("text", {class: css, x, y, "text-anchor": anchor}, words);
-    const css = (value) => (value === 0 ? "axis" : "grid");
     const most = size < 300 ? 4 : 7;
-    const upright = tickValues(frame.x, most).flatMap((value) => {
-      const [x] = this.place([value, 0]);
-      const line = svgEl("line", {class: css(value), x1: x, x2: x, y1: 0, y2: size});
-      return x < 18 || x > size - 40 ? [line] : [line, text("tick", x + 3, size - 5, num(value))];
-    });
-    const level = tickValues(frame.y, most).flatMap((value) => {
-      const [, y] = this.place([0, value]);
-      const line = svgEl("line", {class: css(value), x1: 0, x2: size, y1: y, y2: y});
-      return y < 30 || y > size - 18 ? [line] : [line, text("tick", 4, y - 3, num(value))];
-    });
+    const lines = [0, 1].flatMap((axis) => tickValues([frame.x, frame.y][axis], most).flatMap((value) => {
+      const at = this.place([value, value])[axis];
+      const [ends, label] = axis === 0 ? [{x1: at, x2: at, y1: 0, y2: size}, [at + 3, size - 5]] : [{x1: 0, x2: size, y1: at, y2: at}, [4, at - 3]];
+      const line = svgEl("line", {class: value === 0 ? "axis" : "grid", ...ends});
+      return at < [18, 30][axis] || at > size - [40, 18][axis] ? [line] : [line, text("tick", ...label, num(value))];
+    }));
     const [across, up] = this.data.names ?? ["x₁", "x₂"];
-    return [...upright, ...level, text("axis-name", size - 6, size - 6, across, "end"), text("axis-name", 5, 15, up)];
+    return [...lines, text("axis-name", size - 6, size - 6, across, "end"), text("axis-name", 5, 15, up)];
   }
 
   _points() {

@@ -1,21 +1,19 @@
 // Whether a line separates the classes, decided in exact fractions, with the proof either way.
 //
-// prove(data) returns one of
-//   {kind: "empty", separable: true}       fewer than two classes
-//   {kind: "separable", separable: true,
-//    weight, bias,                         Rationals, one row with K = 2, K rows with K > 2; the least slack is 1
+// prove(data) returns {kind: "empty", separable: true} for fewer than two classes, or
+//   {kind: "separable", separable: true, weight, bias,    Rationals, one row with K = 2, else K; the least slack is 1
 //    gammaSquared, gamma,                  K = 2: of the widest strip; K > 2: 1/‖w‖² of these weights
 //    supports: [index, ...],               the samples with the least slack
 //    nearest: [point, point] | null}       K = 2: the nearest points of the hulls of class 0 and 1
-//   {kind: "weakly separable" | "not separable", separable: false,
+// or {kind: "weakly separable" | "not separable", separable: false,
 //    point | null,                         K = 2: a point in both hulls
 //    weights: [{index, rival, fraction}],  K = 2: fractions of either class sum to 1 and make the point, of at most four
 //                                          samples; K > 2: they sum to 1, and Σ fraction·(φ(x, y) − φ(x, rival)) = 0
 //    weight, bias | null}                  weakly separable (told with K = 2 only): a line with no point on its wrong side
 //
-// For every K: each sample asks for s_y > s_k for all other classes k, that is w·z > 0 for the rows z = φ(x, y) − φ(x, k);
-// with K = 2 a row is y·(x, 1). The point of the rows' hull that is nearest to the origin decides (Gordan): if it is 0, it
-// is a mean of rows that no w can be positive on; else it is such a w.
+// For every K: a sample asks for w·z > 0 for all rows z = φ(x, y) − φ(x, k) of other classes k; with K = 2, z is y·(x, 1).
+// The point of the rows' hull nearest to the origin decides (Gordan): 0 is a mean of rows that no w can be positive on;
+// any other point is such a w.
 function prove(data) {
   if (new Set(data.labels).size < 2) return {kind: "empty", separable: true};
   const rows = separationRows(data, Rational.of(1));
@@ -90,13 +88,8 @@ function wholePoints(points) {
 const difference = (p, q) => [p[0] - q[0], p[1] - q[1]];
 const dot = (p, q) => p[0] * q[0] + p[1] * q[1];
 
-// The corners of the convex hull, counterclockwise, as indices into points; one for a single point, two for a segment.
-function convexHull(points) {
-  const {whole} = wholePoints(points);
-  return hullOf(whole, everyNumber(whole.length));
-}
-
-// The same of some whole points: along the bottom and back along the top, dropping corners that do not turn left (Andrew).
+// The corners of the convex hull of some whole points, counterclockwise, as their indices; one for a single point, two for
+// a segment: along the bottom and back along the top, dropping corners that do not turn left (Andrew).
 function hullOf(whole, chosen) {
   const byPlace = (i, j) => signOfWhole(whole[i][0] - whole[j][0]) || signOfWhole(whole[i][1] - whole[j][1]);
   const turn = (a, b, i) => {

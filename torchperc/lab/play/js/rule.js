@@ -7,6 +7,18 @@
 const TIES = ["update", "sign", "strict"];
 const BIAS_STEPS = ["unit", "radius", "none"];
 const ORDERS = ["given", "shuffled", "random-mistake"];
+const CONVENTION_FIELDS = {
+  tie: TIES, biasStep: BIAS_STEPS, order: ORDERS, seed: {min: 0, integer: true}, lr: {above: 0}, margin: {min: 0},
+  maxEpochs: {min: 1, integer: true},
+};
+
+// Whether a setting may have a value: one of a list, or a number within limits {min, above, max, integer}.
+function allows(kind, value) {
+  if (Array.isArray(kind)) return kind.includes(value);
+  const {min = -Infinity, above = -Infinity, max = Number.MAX_VALUE, integer = false} = kind;
+  const fits = integer ? Number.isSafeInteger(value) : Number.isFinite(value);
+  return fits && value >= min && value > above && value <= max;
+}
 
 // Trains and returns the log
 //   {data, conventions, start, classes (null for K = 2), biasScale (β, what a coefficient of 1 adds to the bias), scale,
@@ -217,17 +229,12 @@ function defaultConventions(classes = 2) {
 // The conventions with defaults filled in; throws an Error with a sentence for those that RuleTrainer refuses, too.
 function completeConventions(data, conventions) {
   const complete = {...defaultConventions(data.classes), ...conventions};
-  for (const [name, known] of [["tie", TIES], ["biasStep", BIAS_STEPS], ["order", ORDERS]]) {
-    if (!known.includes(complete[name])) throw new Error(`${name} must be one of ${known.join(", ")}, found ${complete[name]}.`);
+  for (const [name, kind] of Object.entries(CONVENTION_FIELDS)) {
+    if (allows(kind, complete[name])) continue;
+    const wanted = kind.join?.(", ") ?? `${kind.integer ? "an integer" : "a number"} ${"above" in kind ? "above" : "from"} ${kind.above ?? kind.min}`;
+    throw new Error(`${name} must be ${Array.isArray(kind) ? "one of " : ""}${wanted}, found ${complete[name]}.`);
   }
-  const {lr, margin, maxEpochs, seed, tie} = complete;
-  const check = (name, value, fine, wanted) => {
-    if (!Number.isFinite(value) || !fine) throw new Error(`${name} must be ${wanted}, found ${value}.`);
-  };
-  check("The learning rate", lr, lr > 0, "above 0");
-  check("The margin", margin, margin >= 0, "0 or more");
-  check("The number of epochs", maxEpochs, Number.isInteger(maxEpochs) && maxEpochs >= 1, "an integer from 1");
-  check("The seed", seed, Number.isSafeInteger(seed) && seed >= 0, "an integer from 0");
+  const {margin, tie} = complete;
   if (margin && tie === "sign") {
     throw new Error("A margin has no effect with the tie “sign”, which looks at the decision only: choose another tie.");
   }

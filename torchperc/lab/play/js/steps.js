@@ -3,7 +3,7 @@
 const HIDDEN_WIDTHS = [2, 3, 4];
 const WHOLE = {min: 0, integer: true};
 const DESCENT_FIELDS = {
-  head: HEADS, hidden: HIDDEN_WIDTHS, activation: ACTIVATIONS, mode: DESCENT_MODES, batchSize: {min: 1, integer: true},
+  head: HEADS, hidden: HIDDEN_WIDTHS, activation: Object.keys(ACTIVATIONS), mode: DESCENT_MODES, batchSize: {min: 1, integer: true},
   order: ["given", "shuffled"], seed: WHOLE, lr: {above: 0}, tie: TIES,
 };
 
@@ -29,7 +29,7 @@ function soundState(defaults, state) {
     axes: (value) => value?.length === 2 && value[0] !== value[1] && value.every((k) => units.includes(k)),
   };
   const allowed = ([name, value]) => name in defaults
-    && (fine[name]?.(value) ?? kinds[name].includes?.(value) ?? withinLimits(value, kinds[name]));
+    && (fine[name]?.(value) ?? allows(kinds[name], value));
   return {...defaults, ...Object.fromEntries(Object.entries(state).filter(allowed))};
 }
 

@@ -1,18 +1,16 @@
 // The state of the page: plain JSON, with undo and the fragment of the address; the log and the proof follow from it.
 //
-// store.data is {points, labels, classes, names?, classNames?}; store.conventions and store.second are those of the rule and
-// of the comparison; store.cursor and store.secondCursor say how many mistakes of their logs are shown; store.gradient and
-// store.twolayer belong to those views. store.log, store.secondLog and store.proof are computed when asked for and kept, null
-// if the data allow none. store.set(patch) changes entries, and remembers data and conventions for undo.
+// store.data is {points, labels, classes, names?, classNames?}; cursor and secondCursor say how many mistakes of the logs by
+// the conventions and by the second ones are shown; gradient and twolayer belong to those views. log, secondLog and proof are
+// made when asked for and kept, null if the data allow none. set(patch) remembers data and conventions for undo.
 //
-// A view is {id, mount(element, store), update(store, changes)}: `mount` builds its elements once, `update` is called when
-// it is shown and after every change while it is; `changes` is a Set of the names of entries that changed, with "view" when
-// the view was just opened and "theme" when that was switched. It may have `transport`, which is asked about keys, `planes`,
-// which "PNG" saves, `python(store)`, its own script, and `rounds: true`: its sums are rounded whatever the points.
+// A view is {id, mount(element, store), update(store, changes)}: `mount` builds its elements once, `update` is called when it
+// is shown and after every change while it is, with the names of the entries that changed, "view" or "theme". It may have
+// `transport`, asked about keys, `planes`, which "PNG" saves, `python(store)`, its script, and `rounds: true`: sums round.
 
 const VIEWS = [];
 const MOST_CLASSES = 4;
-const MOST_POINTS = 1000; // as in recorded.py
+const MOST_POINTS = 1000; // as in data.py
 const MOST_EPOCHS = 10000; // that a page can run without standing still
 const MOST_UNDO = 200;
 const REMEMBERED = ["data", "conventions", "second", "preset", "recorded"];
@@ -123,18 +121,14 @@ class Store {
     this.tell(new Set(["data"]));
   }
 
-  undo() {
-    this._travel(this.past, this.future);
-  }
-
-  redo() {
-    this._travel(this.future, this.past);
-  }
-
-  _travel(from, to) {
+  undo(from = this.past, to = this.future) {
     if (!from.length) return;
     to.push(picked(this.state, REMEMBERED));
     this.set(from.pop(), {undo: false});
+  }
+
+  redo() {
+    this.undo(this.future, this.past);
   }
 
   // What was computed for this key, made if it is not there.

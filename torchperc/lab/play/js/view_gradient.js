@@ -111,10 +111,11 @@ const gradientView = {
     const longest = path.states.reduce((most, {weight}) => Math.max(most, Math.hypot(...weight)), 1e-12);
     const arrow = weightArrow(asState(state), 0, (0.33 * (frame.x[1] - frame.x[0])) / longest, frame, "now");
     this.plane.draw({below, above: [...above, ...arrow]});
-    const keys = [[lineSwatch("line now"), "gradient.key.now"], [lineSwatch("line before"), "gradient.key.before"]];
-    if (arrow.length) keys.push([arrowSwatch(), "legend.weight"]);
-    if (path.settings.mode !== "batch") keys.push([shapeSwatch("circle", {class: "ring mistake", r: 6}), "gradient.key.used"]);
-    this.planeKey.replaceChildren(...keys.map(([mark, key]) => keyEntry(mark, t(key))));
+    this.planeKey.replaceChildren(...legendEntries({
+      "gradient.key.now": lineSwatch("line now"), "gradient.key.before": lineSwatch("line before"),
+      "legend.weight": arrow.length && arrowSwatch(),
+      "gradient.key.used": path.settings.mode !== "batch" && shapeSwatch("circle", {class: "ring mistake", r: 6}),
+    }));
   },
 
   _drawSurface(store, path, at) {
@@ -166,12 +167,11 @@ const gradientView = {
     const words = {bias: short(bias), low: short(low), weight: vector(path.states[at].weight), loss: short(path.losses[at])};
     this.other.svg.setAttribute("aria-label", t("gradient.surfaceNow", words));
     const diamond = (css) => shapeSwatch("path", {class: css, d: DIAMOND});
-    this.surfaceKey.replaceChildren(
-      keyEntry(lineSwatch("descent-halo", "descent-path"), t("gradient.key.path")),
-      keyEntry(lineSwatch("descent-last"), t("gradient.key.last")), keyEntry(arrowSwatch(), t("gradient.key.arrow")),
-      ...(lowest ? [keyEntry(diamond("slice-lowest"), t("gradient.key.slice"))] : []),
-      ...(optimum ? [keyEntry(diamond("optimum"), t("gradient.key.optimum", {bias: short(optimum.bias)}))] : []),
-    );
+    this.surfaceKey.replaceChildren(...legendEntries({
+      "gradient.key.path": lineSwatch("descent-halo", "descent-path"), "gradient.key.last": lineSwatch("descent-last"),
+      "gradient.key.arrow": arrowSwatch(), "gradient.key.slice": lowest && diamond("slice-lowest"),
+      "gradient.key.optimum": optimum && diamond("optimum"),
+    }, {bias: short(optimum?.bias ?? 0)}));
   },
 
   _result(path, at) {

@@ -152,10 +152,8 @@ function inseparableProof(data, proof) {
 }
 
 function hullShapes(data, proof) {
-  const hulls = [0, 1].map((label) => {
-    const own = data.points.filter((_, index) => data.labels[index] === label);
-    return polygonShape(convexHull(own).map((k) => own[k]), `hull class-${label}`);
-  });
+  const hulls = hullsOf(data, wholePoints(data.points).whole)
+    .map((hull, label) => polygonShape(hull.map((i) => data.points[i]), `hull class-${label}`));
   const point = proof.point.map((value) => value.toNumber());
   const pulls = proof.weights.map(({index}) => pathShape([[point, data.points[index]]], `pull class-${data.labels[index]}`));
   return [...hulls, ...(proof.weight ? boundaryShapes(roundedWeights(proof), "now") : []), ...pulls];

@@ -36,6 +36,7 @@ const ruleView = {
     this.table.update();
     if (!log) {
       for (const name of ["step", "result", "epochs", "bracket"]) this[name].replaceChildren();
+      for (const {count} of Object.values(this.toggles)) count.textContent = "";
       return this.plane.draw();
     }
     this.step.replaceChildren(stepCard(log, cursor));
@@ -102,11 +103,10 @@ const ruleView = {
 };
 
 function ruleLegend() {
-  const marks = {
-    now: lineSwatch("line now"), before: lineSwatch("line before"), weight: arrowSwatch(),
-    mistake: shapeSwatch("circle", {class: "ring mistake", r: 6}),
-  };
-  return el("div", {class: "legend"}, ...Object.entries(marks).map(([name, mark]) => keyEntry(mark, t(`legend.${name}`))));
+  return div("legend", ...legendEntries({
+    "legend.now": lineSwatch("line now"), "legend.before": lineSwatch("line before"), "legend.weight": arrowSwatch(),
+    "legend.mistake": shapeSwatch("circle", {class: "ring mistake", r: 6}),
+  }));
 }
 
 // A bias step of 0 learns only lines through the origin: others may separate, which the bracket and the bound ignore.

@@ -110,8 +110,8 @@ const twolayerView = {
       ],
       above: [...units.flatMap((unit) => unitArrow(unit, frame)), ...numberShapes(store.data.points, frame)],
     });
-    const unitKey = ({k}) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}));
-    this.planeKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...units.map(unitKey));
+    const unitKey = ({k}) => legendEntries({"net.key.unit": lineSwatch(`line unit unit-${k}`)}, {k: unitName(k)});
+    this.planeKey.replaceChildren(...legendEntries({"net.key.boundary": lineSwatch("boundary")}), ...units.flatMap(unitKey));
   },
 
   _drawHidden(store, {samples}, net, {axes, hidden}) {
@@ -126,9 +126,8 @@ const twolayerView = {
     const output = hidden === 2
       ? [...signRegions(store.data, this.kept.positive, weight, net.bias, frame), lineShape(weight, net.bias, "now")] : [];
     this.other.draw({below: [...output, mappedGrid(this.plane.frame, map)], above: numberShapes(this.mapped.points, frame)});
-    const keys = [keyEntry(lineSwatch("mapped"), t("net.key.grid"))];
-    if (hidden === 2) keys.unshift(keyEntry(lineSwatch("line now"), t("net.key.output")));
-    this.hiddenKey.replaceChildren(...keys);
+    const line = hidden === 2 && lineSwatch("line now");
+    this.hiddenKey.replaceChildren(...legendEntries({"net.key.output": line, "net.key.grid": lineSwatch("mapped")}));
     this.hiddenText.replaceChildren(remark(t(hidden === 2 ? "net.two" : "net.more", {count: hidden})));
   },
 
