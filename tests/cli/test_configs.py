@@ -228,7 +228,6 @@ def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
         ("model: further.yaml", ["further.yaml"]),
         ("model: __main__.Net", ["__main__.Net"]),
         ("data: {source: json.csv}\nout: json.runs\nckpt_path: json.ckpt", []),
-        ("trainer: {callbacks: [{init_args: {monitor: no_such_package.loss}}]}", []),
         ("model: {init_args: {lr: 0.5, dtype: torch.float64, kind: json}}", []),
     ],
 )

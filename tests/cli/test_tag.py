@@ -194,7 +194,7 @@ def test_bad_files_are_one_line_and_exit_code_two(call, folder, model, name, act
     ("words", "message"),
     [
         (["tag"], "required"),
-        (["tag", "fit"], "required: FILE"),
+        (["tag", "fit"], "required: file"),
         (["tag", "fit", "nowhere.conll"], "cannot read nowhere.conll: No such file"),
         (["tag", "fit", "train.conll", "--column", "3"], "--column 3 is not a column of tags in train.conll, which has 2"),
         (["tag", "fit", "train.conll", "--column", "1"], "--column 1 is not a column of tags"),

@@ -200,7 +200,7 @@ def test_a_log_that_points_outside_its_data_is_refused(name, change, tmp_path):
         arrays = {key: file[key] for key in file.files if key != "checksum"}
     arrays[name] = change(arrays[name])
     np.savez(path, **arrays, checksum=of_named(arrays))
-    with pytest.raises(ValueError, match="does not hold a log that fits its data"):
+    with pytest.raises(ValueError, match="is not a mistake log, or is damaged"):
         load_log(path, X, y)
 
 

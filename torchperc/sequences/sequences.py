@@ -68,10 +68,10 @@ class Sequences:
                 raise ValueError(f"{name} must rise from 0 to {end}, with at least one sequence, found {bounds[:5]}")
         if not self.lengths.all():
             raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
-        if len(self.ids) and (self.ids.min() < 0 or self.ids.max() >= self.n_features):
+        if len(self.ids) and not 0 <= self.ids.min() <= self.ids.max() < self.n_features:
             at = int(np.argmax((self.ids < 0) | (self.ids >= self.n_features)))
             limits = f"features run from 0 to {self.n_features - 1}"
-            raise ValueError(f"{self.place(at)} has feature {self.ids[at]}; {limits}")
+            raise ValueError(f"{self.place(self._token(at))} has feature {self.ids[at]}; {limits}")
         object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
         if self.values is None:
             return
@@ -79,13 +79,14 @@ class Sequences:
             raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values.dtype}")
         if not np.isfinite(self.values).all():
             at = int(np.argmin(np.isfinite(self.values)))
-            raise ValueError(f"{self.place(at)} has a feature of {self.values[at]}; features must be finite")
+            where = self.place(self._token(at))
+            raise ValueError(f"{where} has a feature of {self.values[at]}; features must be finite")
 
-    def place(self, number: int) -> str:
-        """Return the sequence and position that an entry of ``ids`` belongs to, for messages."""
-        return self.token_place(int(np.searchsorted(self.indptr, number, side="right")) - 1)
+    def _token(self, number: int) -> int:
+        """Return the token that an entry of ``ids`` belongs to."""
+        return int(np.searchsorted(self.indptr, number, side="right")) - 1
 
-    def token_place(self, token: int) -> str:
+    def place(self, token: int) -> str:
         """Return the sequence and position of a token, for messages."""
         sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
         return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
@@ -136,7 +137,7 @@ class Sequences:
 
     @classmethod
     def of(cls, X: Any, *, n_features: int | None = None, name: str = "X") -> Sequences:
-        """Return sequences from what users have.
+        """Return sequences from what users have, numbers in float32 if that holds them exactly.
 
         Args:
             X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), padded (x, lengths) of
@@ -144,30 +145,10 @@ class Sequences:
             n_features: the number of features they must have, if known.
             name: the parameter's name for error messages.
         """
-        found = X if isinstance(X, Sequences) else cls._of_dense(X, name)
+        found = X if isinstance(X, Sequences) else cls.of_tokens(*_tokens(X, name))
         if n_features is not None and found.n_features != n_features:
             raise ValueError(f"{name} has {found.n_features} features but {n_features} are needed, as the net has")
         return found
-
-    @classmethod
-    def _of_dense(cls, X: Any, name: str) -> Sequences:
-        """Return sequences of numbers, in float32 if that holds them exactly."""
-        from scipy.sparse import csr_array
-
-        if isinstance(X, tuple) and len(X) == 2 and np.ndim(X[0]) == 3:
-            X = _unpadded(torch.as_tensor(X[0]), torch.as_tensor(X[1]), name)
-        if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
-            raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
-        if not len(X):
-            raise ValueError(f"{name} is empty; give at least one sequence")
-        parts = [as_tensor(each, f"{name}[{i}]").detach().cpu() for i, each in enumerate(X)]
-        for i, part in enumerate(parts):
-            if part.dim() != 2 or not part.numel() or part.shape[1] != parts[0].shape[1]:
-                raise ValueError(f"{name}[{i}] must have shape (T, d), d as {name}[0], found {tuple(part.shape)}")
-        tokens = torch.cat(parts)
-        exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
-        matrix = csr_array((tokens.float() if exact else tokens.double()).numpy())
-        return cls.of_tokens(matrix, np.array([len(part) for part in parts]))
 
     @classmethod
     def of_tokens(cls, tokens: csr_array, lengths: Array) -> Sequences:
@@ -177,14 +158,27 @@ class Sequences:
         return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, values)
 
 
-def _unpadded(x: Tensor, lengths: Tensor, name: str) -> list[Tensor]:
-    """Return the sequences of a batch of numbers."""
-    if not x.is_floating_point():
-        raise TypeError(f"{name} must hold floating-point numbers, found {x.dtype}; for feature numbers use Sequences")
-    if lengths.shape != x.shape[:1] or not len(x) or lengths.min() < 1 or lengths.max() > x.shape[1]:
-        found = f"{tuple(x.shape)} and lengths {lengths.tolist()[:5]}"
-        raise ValueError(f"{name} must be x (N, T, d) and lengths (N,) between 1 and T, found {found}")
-    return [each[:length] for each, length in zip(x, lengths.tolist(), strict=True)]
+def _tokens(X: Any, name: str) -> tuple[csr_array, Array]:
+    """Return all tokens of sequences of numbers as a CSR matrix, and the lengths of the sequences."""
+    from scipy.sparse import csr_array
+
+    if isinstance(X, tuple) and len(X) == 2 and np.ndim(X[0]) == 3:
+        x, lengths = map(torch.as_tensor, X)
+        if not x.is_floating_point() or lengths.shape != x.shape[:1] or (lengths < 1).any():
+            needed = "floating-point x (N, T, d) and lengths (N,) from 1; for feature numbers use Sequences"
+            raise ValueError(f"{name} must be {needed}, found {x.dtype} {tuple(x.shape)} and {lengths.tolist()[:5]}")
+        X = [each[:length] for each, length in zip(x, lengths.tolist(), strict=True)]
+    if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
+        raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
+    if not len(X):
+        raise ValueError(f"{name} is empty; give at least one sequence")
+    parts = [as_tensor(each, f"{name}[{i}]").detach().cpu() for i, each in enumerate(X)]
+    for i, part in enumerate(parts):
+        if part.dim() != 2 or not part.numel() or part.shape[1] != parts[0].shape[1]:
+            raise ValueError(f"{name}[{i}] must have shape (T, d), d as {name}[0], found {tuple(part.shape)}")
+    tokens = torch.cat(parts)
+    exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
+    return csr_array((tokens.float() if exact else tokens.double()).numpy()), np.array([len(part) for part in parts])
 
 
 def labelled_sequences(X: Any, y: Any, n_features: int | None, tags: int, prefix: str = "") -> tuple[Sequences, Array]:
@@ -227,7 +221,7 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     flat = np.ascontiguousarray(flat, np.int64)
     if flat.min() < 0 or flat.max() >= tags:
         at = int(np.argmax((flat < 0) | (flat >= tags)))
-        raise ValueError(f"{name}: {sequences.token_place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
+        raise ValueError(f"{name}: {sequences.place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
     return flat
 
 

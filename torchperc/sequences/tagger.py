@@ -15,7 +15,6 @@ import torch
 
 import torchperc
 from torchperc._checks import check_int
-from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.orders import Order
 from torchperc.rules.run import RuleRun
 from torchperc.samples.checksummed import read_checksummed, write_checksummed
@@ -23,7 +22,7 @@ from torchperc.sequences.chain import ChainPerceptron
 from torchperc.sequences.evaluation import Evaluation, evaluate
 from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.rule import ChainProblem, ChainWeights
-from torchperc.sequences.sequences import MOST_TAGS, Array, tuples
+from torchperc.sequences.sequences import MOST_TAGS, Array
 
 FORMAT = 2
 DESCRIPTION = "torchperc.tagger"
@@ -123,8 +122,7 @@ class Tagger:
             raise ValueError(f"templates name column {features.templates.columns - 1}, and {place} are before the tags")
         X, known = features.made(columns[:place], lengths, learn=True), frozenset(columns[0])
         del columns
-        ones, order = np.ones(len(X)), Order("shuffled", np.arange(len(X)), seed)
-        problem = ChainProblem(X, tuples(y, lengths), len(tags), ones, ones, PerceptronRule("sign"), 0.0)
+        problem, order = ChainProblem.of(X, y, len(tags)), Order("shuffled", np.arange(len(X)), seed)
         start = ChainWeights.zeros(X.n_features, len(tags))
         run = RuleRun(problem, start, ChainProblem.own_engine, order, max_epochs=epochs, select="averaged")
         made = cls(features, tuple(tags.tolist()), run.weights, place, known)
