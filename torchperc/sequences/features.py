@@ -176,9 +176,10 @@ def columns_of(sentences: Sequence[Sequence[Any]], count: int | None = None) -> 
         which = f"sentence {int(np.argmin(lengths))} is" if len(lengths) else "sentences are"
         raise ValueError(f"{which} empty; leave empty sentences out and give at least one")
     tokens = list(chain.from_iterable(sentences))
-    tokens = tokens if isinstance(tokens[0], tuple | list) else [(word,) for word in tokens]
-    width, *others = {len(token) if isinstance(token, tuple | list) else 0 for token in tokens}
-    found = [[token[column] for token in tokens] for column in range(0 if others else min(count or width, width))]
+    words = set(map(type, tokens)) <= {str, np.str_}
+    width, *others = [1] if words else {len(token) if isinstance(token, tuple | list) else 0 for token in tokens}
+    columns = range(0 if others else min(count or width, width))
+    found = [tokens] if words else [[token[column] for token in tokens] for column in columns]
     if not found or not all(set(map(type, column)) <= {str, np.str_} for column in found):
         raise TypeError("tokens must be words or tuples of strings, all with as many columns")
     if width < (count or 0):
