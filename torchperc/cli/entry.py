@@ -77,6 +77,9 @@ def _run(words: list[str], faults: list[Any]) -> None:
     except (ValueError, TypeError, OSError) as error:
         if not faults or not isinstance(error, OSError):
             fail(str(error))
+    except KeyboardInterrupt:  # where no signal is listened for
+        say("torchperc: interrupted", sys.stderr)
+        raise SystemExit(130) from None
     except RuntimeError as error:
         if type(error).__name__ != "ProcessError":  # whose module takes long to import
             raise
@@ -139,8 +142,7 @@ def _signals() -> Iterator[list[Any]]:
     finally:
         threading.excepthook = hook
         for number, handler in before.items():
-            if signal.getsignal(number) == _leave:  # else one was received, and the next ends the process
-                signal.signal(number, handler)
+            signal.signal(number, handler)
 
 
 def _leave(number: int, _: object) -> None:
