@@ -6,7 +6,6 @@ import contextlib
 import csv
 import functools
 import io
-import itertools
 import os
 import re
 import signal
@@ -36,8 +35,7 @@ from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
 from torchperc.samples import process_group
 
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
-_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_NO_CLASSES = ("data", "out", "ckpt_path")  # options whose text is never the name of a class
+_CLASS = re.compile(r"(?:class_path:|model:|-)\s*['\"]?([^\W\d]\w*(?:\.[^\W\d]\w*)+)")  # what a config names
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 
@@ -186,7 +184,8 @@ def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
 def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
     quiet()
     words = [_with_underscores(word) for word in words]
-    foreign = dict.fromkeys(name for config in _configs(words) for name in _foreign(config))
+    configs = [Path(word.rpartition("=")[2]) for word in words if word.endswith((".yaml", ".yml"))]
+    foreign = dict.fromkeys(name for path in configs for name in _foreign(path))
     if foreign and not trust:
         warn(
             f"the config names {', '.join(foreign)}: a config is a program, and this part of it is not of torch, "
@@ -228,31 +227,14 @@ def _with_underscores(word: str) -> str:
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
-def _configs(words: list[str]) -> Iterator[dict[str, Any]]:
-    """The content of each config that is named."""
-    for word, following in itertools.pairwise([*words, ""]):
-        if word not in ("--config", "-c") and not word.startswith("--config="):
-            continue
-        path = Path(word.partition("=")[2] or following)
-        try:
-            content = yaml.safe_load(path.read_text())
-        except OSError as error:
-            raise ValueError(f"cannot read config {path}: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not a YAML file: {error}") from None
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
-        yield content
-
-
-def _foreign(value: Any) -> Iterator[str]:
-    """Names of classes, and of further configs, that lead out of the packages known here."""
-    if isinstance(value, dict | list):
-        below = value if isinstance(value, list) else (each for name, each in value.items() if name not in _NO_CLASSES)
-        for each in below:
-            yield from _foreign(each)
-    elif isinstance(value, str) and _DOTTED.fullmatch(value) and value.partition(".")[0] not in _KNOWN:
-        yield value
+def _foreign(path: Path) -> list[str]:
+    """Classes of other packages that a config names; a file that is no YAML is an error."""
+    try:
+        text = path.read_text()
+        yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"cannot read config {path}: {error}") from None
+    return [name for name in _CLASS.findall(text) if name.partition(".")[0] not in _KNOWN]
 
 
 def _errors(model: pl.LightningModule, data: TabularDataModule) -> Iterator[tuple[str, float]]:
