@@ -82,7 +82,7 @@ def test_one_layout_is_another():
     assert torch.equal(net(ids).emission, net(numbers).emission)
     doubled = Sequences.of([2 * x for x in X])
     assert torch.equal(net(doubled.padded()).emission, net(numbers).emission * 2)
-    for other in (binary, Sequences.of(numbers), list(map(torch.tensor, X))):
+    for other in (binary, list(map(torch.tensor, X))):
         assert [each.tolist() for each in net.predict(other)] == expected
 
 

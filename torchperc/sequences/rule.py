@@ -200,6 +200,7 @@ class ChainProblem(Problem):
 
     samples: Any
     dtype: Any = field(default=np.float32, kw_only=True)  # of the weights
+    can_compile = True  # by the loops of chains
 
     @classmethod
     def of(
@@ -209,11 +210,6 @@ class ChainProblem(Problem):
         weight = np.ones(len(X)) if weight is None else weight
         rule = PerceptronRule("sign", margin)
         return cls(X, tuples(y, X.lengths), tags, weight, weight * lr, rule, 0.0, **more)
-
-    @property
-    def can_compile(self) -> bool:
-        """The loops are those of :mod:`torchperc.sequences.loops`."""
-        return True
 
     @cached_property
     def tags(self) -> Array:

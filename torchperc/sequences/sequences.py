@@ -71,7 +71,7 @@ class Sequences:
         if len(self.ids) and not 0 <= self.ids.min() <= self.ids.max() < self.n_features:
             at = int(np.argmax((self.ids < 0) | (self.ids >= self.n_features)))
             limits = f"features run from 0 to {self.n_features - 1}"
-            raise ValueError(f"{self.place(self._token(at))} has feature {self.ids[at]}; {limits}")
+            raise ValueError(f"{self.place(entry=at)} has feature {self.ids[at]}; {limits}")
         object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
         if self.values is None:
             return
@@ -79,15 +79,11 @@ class Sequences:
             raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values.dtype}")
         if not np.isfinite(self.values).all():
             at = int(np.argmin(np.isfinite(self.values)))
-            where = self.place(self._token(at))
-            raise ValueError(f"{where} has a feature of {self.values[at]}; features must be finite")
+            raise ValueError(f"{self.place(entry=at)} has a feature of {self.values[at]}; features must be finite")
 
-    def _token(self, number: int) -> int:
-        """Return the token that an entry of ``ids`` belongs to."""
-        return int(np.searchsorted(self.indptr, number, side="right")) - 1
-
-    def place(self, token: int) -> str:
-        """Return the sequence and position of a token, for messages."""
+    def place(self, token: int = 0, *, entry: int | None = None) -> str:
+        """Return the sequence and position of a token, or of an entry of ``ids``, for messages."""
+        token = token if entry is None else int(np.searchsorted(self.indptr, entry, side="right")) - 1
         sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
         return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
 
@@ -140,8 +136,8 @@ class Sequences:
         """Return sequences from what users have, numbers in float32 if that holds them exactly.
 
         Args:
-            X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), padded (x, lengths) of
-                numbers, or sequences, which are returned as they are.
+            X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), or sequences, which are
+                returned as they are.
             n_features: the number of features they must have, if known.
             name: the parameter's name for error messages.
         """
@@ -162,12 +158,6 @@ def _tokens(X: Any, name: str) -> tuple[csr_array, Array]:
     """Return all tokens of sequences of numbers as a CSR matrix, and the lengths of the sequences."""
     from scipy.sparse import csr_array
 
-    if isinstance(X, tuple) and len(X) == 2 and np.ndim(X[0]) == 3:
-        x, lengths = map(torch.as_tensor, X)
-        if not x.is_floating_point() or lengths.shape != x.shape[:1] or (lengths < 1).any():
-            needed = "floating-point x (N, T, d) and lengths (N,) from 1; for feature numbers use Sequences"
-            raise ValueError(f"{name} must be {needed}, found {x.dtype} {tuple(x.shape)} and {lengths.tolist()[:5]}")
-        X = [each[:length] for each, length in zip(x, lengths.tolist(), strict=True)]
     if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
     if not len(X):
@@ -191,7 +181,7 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """Return tags as one array (T,) of int64, each from 0 to K − 1.
 
     Args:
-        y: a list of integer sequences, one flat array (T,), or a batch (N, T) padded with −100.
+        y: a list of integer sequences, an array (N, T), or one flat array of all tags.
         sequences: which they belong to.
         tags: K.
         name: the parameter's name for error messages.
@@ -202,18 +192,14 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """
     if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
-    if len(y) and np.ndim(y[0]):
-        if len(y) != len(sequences):
-            raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
-        parts = []
-        for i, (each, length) in enumerate(zip(y, sequences.lengths.tolist(), strict=True)):
-            part = as_tensor(each, f"{name}[{i}]").cpu().numpy().reshape(-1)
-            if len(part) < length or (part[length:] != PAD).any():
-                raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; pad with {PAD}")
-            parts.append(part[:length])
-        flat = np.concatenate(parts)
-    else:
-        flat = as_tensor(y, name).cpu().numpy()
+    nested = len(y) > 0 and np.ndim(y[0]) > 0
+    if nested and len(y) != len(sequences):
+        raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
+    parts = [as_tensor(each, name).cpu().numpy().reshape(-1) for each in (y if nested else [y])]
+    for i, (part, length) in enumerate(zip(parts, sequences.lengths.tolist(), strict=False)):
+        if nested and len(part) != length:
+            raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; give one per token")
+    flat = np.concatenate(parts)
     if len(flat) != sequences.tokens:
         raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
     if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
