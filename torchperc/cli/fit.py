@@ -35,7 +35,7 @@ from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
 from torchperc.samples import process_group
 
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
-_CLASS = re.compile(r"(?:class_path:|model:|-)\s*['\"]?([^\W\d]\w*(?:\.[^\W\d]\w*)+)")  # what a config names
+_CLASS = re.compile(r"(?:class_path:|model:|^\s*-)\s+['\"]?([^\W\d]\w*(?:\.[^\W\d]\w*)+)", re.MULTILINE)
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 
@@ -234,7 +234,7 @@ def _foreign(path: Path) -> list[str]:
         yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"cannot read config {path}: {error}") from None
-    return [name for name in _CLASS.findall(text) if name.partition(".")[0] not in _KNOWN]
+    return [name for name in _CLASS.findall(re.sub("#.*", "", text)) if name.partition(".")[0] not in _KNOWN]
 
 
 def _errors(model: pl.LightningModule, data: TabularDataModule) -> Iterator[tuple[str, float]]:
