@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 
 import torchperc as tp
 from torchperc.cli import commands
-from torchperc.cli.options import add_arguments
+from torchperc.cli.entry import add_arguments
 from torchperc.lab import xor as xorlab
 from torchperc.lab import xor_figures as lab_plots
 from torchperc.nn.modules import ACTIVATIONS

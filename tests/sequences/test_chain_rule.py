@@ -1,7 +1,6 @@
 """Learning chains by rule: against all tag sequences in plain Python and autograd, the log and its models."""
 
 import pickle
-from fractions import Fraction
 
 import brute
 import numpy as np
@@ -20,20 +19,6 @@ def integers(seed=0, count=10, features=3, longest=4, tags=3, low=0, high=2):
     return X, [generator.integers(0, tags, len(x)).tolist() for x in X]
 
 
-def separable(seed=0, count=30, features=4, tags=3):
-    """Sequences tagged by weights, by which the best differs from the second best by at least 2."""
-    generator = np.random.default_rng(seed)
-    weights = brute.weights(generator, features, tags)
-    X, y = [], []
-    while len(X) < count:
-        (x,) = brute.sequences(generator, 1, features, 4, -2, 3)
-        (best, tags_), (second, _) = brute.ranked(x @ weights[0].T, *weights[1:])[:2]
-        if best - second >= 2:
-            X.append(x)
-            y.append(list(tags_))
-    return X, y, weights
-
-
 def entries(log):
     return [(each.sample, each.step, each.predicted) for each in log]
 
@@ -43,8 +28,7 @@ def tensors(model):
 
 
 def same(model, weights):
-    found = tensors(model)
-    return all(own.tolist() == np.asarray(each).tolist() for own, each in zip(found, weights, strict=True))
+    return all(own.tolist() == np.asarray(each).tolist() for own, each in zip(tensors(model), weights, strict=True))
 
 
 @pytest.mark.parametrize("layout", ["numbers", "binary"])
@@ -60,7 +44,6 @@ def test_the_rule_by_brute_force(layout, margin):
         assert entries(result.log) == expected
         assert same(net, last)
         assert same(result.log.last(), last)
-        assert result.mistakes == len(expected) == len(result.log)
 
 
 def test_models_of_a_log():
@@ -73,64 +56,43 @@ def test_models_of_a_log():
     log = result.log
     assert entries(log) == expected
     assert log.coef.tolist() == [coefs[i] for i, _, _ in expected]
-    mean = [
-        np.vectorize(lambda v: float(Fraction(int(v), len(states))))(sum(part)) for part in zip(*states, strict=True)
-    ]
+    mean = [sum(part) / len(states) for part in zip(*states, strict=True)]  # of integers, so rounded once
     assert same(net, mean)
     assert same(log.averaged(), mean)
-    assert same(log.last(), last)
-    assert same(log.state_at(0), [np.zeros_like(each) for each in last])
-    for t in (1, len(log) // 2):
-        assert same(log.state_at(t), states[log[t - 1].step])
     assert log.mistakes_by_epoch().tolist() == [record.mistakes for record in result.history]
     assert int(log.survivals().sum()) == log.steps == len(states)
     # every state in turn: the start, then the one after each mistake
     every = [[np.zeros_like(each) for each in last], *(states[each.step] for each in log)]
+    for t in (0, 1, len(log) // 2, len(log)):
+        assert same(log.state_at(t), every[t])
     decided = [[brute.ranked(x @ w[0].T, w[1], w[2])[0][1] for x in X] for w in every]
     errors = [sum(c * (a != tuple(b)) for a, b, c in zip(each, y, coefs, strict=True)) for each in decided]
     assert log.errors().tolist() == errors
     assert same(log.pocket(ratchet="every"), every[int(np.argmin(errors))])
-    runs, made_at = [0], {step for _, step, _ in expected}
-    for step in range(log.steps):
-        runs = [*runs, 0] if step in made_at else [*runs[:-1], runs[-1] + 1]
-    pocket, run, fewest = 0, 0, sum(coefs)
-    for state, (lived, wrong) in enumerate(zip(runs, errors, strict=True)):
-        if lived > run and wrong < fewest:
-            pocket, run, fewest = state, lived, wrong
-    assert log.pocket_index() == pocket > 0
-    assert same(log.pocket(), every[pocket])
     for select in ("pocket", "last"):
-        twin = tp.RuleTrainer(4, select=select).fit(net_like(net), X, y, sample_weight=coefs)
-        assert twin.log.equals(log)
-        assert [e.tolist() for e in twin.predict(X)] == [e.tolist() for e in getattr(log, select)().predict(X)]
-
-
-def net_like(net):
-    return ChainPerceptron(net.features, net.tags, dtype=net.weight.dtype)
+        again = tp.RuleTrainer(4, select=select).fit(ChainPerceptron(3, 3), X, y, sample_weight=coefs)
+        assert again.log.equals(log)
+        assert [e.tolist() for e in again.predict(X)] == [e.tolist() for e in getattr(log, select)().predict(X)]
 
 
 def test_verdicts():
-    X, y, _ = separable()
-    result = tp.RuleTrainer(100).fit(ChainPerceptron(4, 3), X, y)
+    y = integers(count=30)[1]
+    X = [np.eye(3)[tags] for tags in y]
+    result = tp.RuleTrainer(100).fit(ChainPerceptron(3, 3), X, y)
     assert result.verdict is tp.Verdict.SEPARATED
     assert result.history[-1].mistakes == 0
     assert [each.tolist() for each in result.predict(X)] == y
-    assert "SEPARATED after" in result.sentence
-    assert "RuleResult(SEPARATED" in repr(result)
     twice = [X[0], X[0]], [y[0], [(tag + 1) % 3 for tag in y[0]]]
-    cycling = tp.RuleTrainer(50).fit(ChainPerceptron(4, 3), *twice)
-    assert cycling.verdict is tp.Verdict.CYCLING
-    assert cycling.period >= 1
+    assert tp.RuleTrainer(50).fit(ChainPerceptron(3, 3), *twice).verdict is tp.Verdict.CYCLING
     assert tp.RuleTrainer(2).fit(ChainPerceptron(3, 3), *integers()).verdict is tp.Verdict.BUDGET
-    left_out = tp.RuleTrainer(3, order=[0]).fit(ChainPerceptron(4, 3), X, y)
+    left_out = tp.RuleTrainer(3, order=[0]).fit(ChainPerceptron(3, 3), X, y)
     assert left_out.verdict is not tp.Verdict.SEPARATED
 
 
 def test_length_one_is_the_multiclass_rule():
     generator = np.random.default_rng(0)
     X, y = generator.integers(-2, 3, (40, 3)).astype(np.float64), generator.integers(0, 4, 40)
-    # the start and the end are two more features that are always 1
-    ones = np.hstack((X, np.ones((40, 2))))
+    ones = np.hstack((X, np.ones((40, 2))))  # the start and the end are two more features that are always 1
     chain, flat = ChainPerceptron(3, 4), tp.MulticlassPerceptron(5, 4, bias=False)
     trainer = tp.RuleTrainer(6, tie="sign", select="averaged")
     one, other = trainer.fit(chain, X[:, None], y), trainer.fit(flat, ones, y)
@@ -157,28 +119,31 @@ def test_each_mistake_is_replayed_once_for_all_averages(monkeypatch):
 # --- files, resuming, online ---
 
 
-def test_logs_on_disk(tmp_path):
+@pytest.fixture
+def saved(tmp_path):
+    """A log of a run from weights other than 0, its file, and the data."""
     X, y = integers(6, 12)
     net = ChainPerceptron(3, 3)
-    net.transition.data[0, 1] = 0.5
-    log = tp.RuleTrainer(3, 0.25, engine="compiled").fit(net, X, y).log
+    net.weight.data[:, 1:] = 0.25
+    log = tp.RuleTrainer(3, 0.25).fit(net, X, y).log
     log.save(tmp_path / "log.npz")
-    again = load_log(tmp_path / "log.npz", X, y)
+    return log, tmp_path / "log.npz", X, y
+
+
+def test_a_log_comes_back_from_its_file(saved):
+    log, path, X, y = saved
+    again = load_log(path, X, y)
     assert again.equals(log)
     assert again.epoch_ends.tolist() == log.epoch_ends.tolist()
     for one, other in ((log.last(), again.last()), (log.averaged(), again.averaged())):
         assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(other), strict=True))
     with pytest.raises(ValueError, match="other data"):
-        load_log(tmp_path / "log.npz", X, [[0] * len(x) for x in X])
-    with np.load(tmp_path / "log.npz") as file:
-        arrays = dict(file)
-    np.savez(tmp_path / "changed.npz", **{**arrays, "predicted": arrays["predicted"] + 1})
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "log.npz").read_bytes()[:-9])
-    for name in ("changed", "cut"):
-        with pytest.raises(ValueError, match="damaged"):
-            load_log(tmp_path / f"{name}.npz", X, y)
-    with pytest.raises(ValueError, match="is not a mistake log"):
-        tp.MistakeLog.load(tmp_path / "log.npz", [[0.0]], [1])
+        load_log(path, X, [[0] * len(x) for x in X])
+    with pytest.raises(ValueError, match=r"log\.npz"):
+        tp.MistakeLog.load(path, [[0.0]], [1])
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match="damaged"):
+        load_log(path, X, y)
 
 
 @pytest.mark.parametrize(
@@ -191,16 +156,13 @@ def test_logs_on_disk(tmp_path):
         ("active", lambda a: a + 1000),
     ],
 )
-def test_a_log_that_points_outside_its_data_is_refused(name, change, tmp_path):
-    X, y = integers(6, 12)
-    net, path = ChainPerceptron(3, 3), tmp_path / "log.npz"
-    net.weight.data[:, 1:] = 0.25
-    tp.RuleTrainer(3).fit(net, X, y).log.save(path)
+def test_a_log_that_points_outside_its_data_is_refused(saved, name, change):
+    _, path, X, y = saved
     with np.load(path) as file:
         arrays = {key: file[key] for key in file.files if key != "checksum"}
     arrays[name] = change(arrays[name])
     np.savez(path, **arrays, checksum=of_named(arrays))
-    with pytest.raises(ValueError, match="does not hold a log that fits its data"):
+    with pytest.raises(ValueError, match="damaged"):
         load_log(path, X, y)
 
 
@@ -218,12 +180,8 @@ def test_a_run_resumes_exactly(tmp_path):
         again.epoch()
     result = again.result()
     assert result.log.equals(whole.log)
-    assert result.history == whole.history
-    assert result.verdict is whole.verdict
+    assert (result.history, result.verdict) == (whole.history, whole.verdict)
     assert torch.equal(result.single.weight, whole.single.weight)
-    net = ChainPerceptron(3, 3)
-    again.write_to(net)
-    assert torch.equal(net.weight, whole.single.weight)
     with pytest.raises(ValueError, match="other data"):
         trainer.start(ChainPerceptron(3, 3), X[:5], y[:5]).load_state_dict(run.state_dict())
 
@@ -235,8 +193,7 @@ def test_a_stream_is_one_pass(select):
     net, trainer = ChainPerceptron(3, 3), tp.RuleTrainer(lr=0.3, select=select)
     results = [trainer.partial_fit(net, X[a:b], y[a:b]) for a, b in ((0, 1), (1, 6), (6, 15))]
     assert sum(result.mistakes for result in results) == len(whole.log)
-    for one, other in zip(net.parameters(), tensors(whole.single), strict=True):
-        assert torch.equal(one, other)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), tensors(whole.single), strict=True))
     assert [e.tolist() for e in results[-1].predict(X)] == [e.tolist() for e in whole.predict(X)]
     assert pickle.loads(pickle.dumps(trainer)).select == select
 
@@ -247,14 +204,14 @@ def test_a_stream_is_one_pass(select):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"class_weight": {0: 2.0}}, "class_weight=.* is not for sequences"),
-        ({"bias_step": "unit"}, "bias_step='unit' is not for"),
+        ({"class_weight": {0: 2.0}}, "class_weight="),
+        ({"bias_step": "unit"}, "bias_step='unit'"),
         ({"prove": True}, "prove=True"),
         ({"order": "random-mistake"}, "random-mistake"),
         ({"tie": "strict"}, "tie='strict'"),
         ({"kernel": "linear"}, "kernel"),
-        ({"engine": "reference"}, "engine='reference' is not for"),
-        ({"select": "voted"}, "select='voted' is not for"),
+        ({"engine": "reference"}, "engine='reference'"),
+        ({"select": "voted"}, "select='voted'"),
         ({"order": [99]}, "sample 99"),
         ({"select": "best-validation"}, "needs validation"),
     ],
@@ -273,49 +230,33 @@ def test_bad_data():
         ((X, y[:-1]), {}, "y has 9 sequences"),
         (([x[:, :2] for x in X], y), {}, "X has 2 features but 3"),
         ((X, y), {"sample_weight": [1.0]}, "sample_weight has 1"),
-        ((X, y), {"validation": X}, "pair"),
         ((X, y), {"validation": (X, y[:2])}, "validation y"),
-        ((X, y), {"num_classes": 3}, "num_classes"),
+        (([np.full((3, 3), 1e200)] * 2, [[0, 1, 2], [1, 1, 1]]), {}, "overflow"),
     ):
-        with pytest.raises((ValueError, TypeError), match=says):
-            trainer.fit(net, *arguments, **options)
-    with pytest.raises(ValueError, match="beyond the log"):
-        trainer.fit(net, X, y).log.state_at(1000)
+        with pytest.raises(ValueError, match=says):
+            trainer.fit(ChainPerceptron(3, 3, dtype=torch.float64), *arguments, **options)
     with pytest.raises(ValueError, match="features and 4 tags"):
         trainer.fit(net, X, y).write_to(ChainPerceptron(3, 4))
-    with pytest.raises(ValueError, match="no epoch yet"):
-        trainer.start(net, X, y).result()
     net.weight.data[0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"net\.weight is not finite"):
         trainer.fit(net, X, y)
-    big = ChainPerceptron(3, 3, dtype=torch.float64)
-    with pytest.raises(ValueError, match="overflow"):
-        tp.RuleTrainer(3).fit(big, [np.full((3, 3), 1e200)] * 2, [[0, 1, 2], [1, 1, 1]])
 
 
 # --- rule and autograd ---
 
 
-def descended(X, y, tags, epochs, lr, margin):
-    """The net after steps down the gradient of the loss, sequence by sequence, and which of them moved it."""
-    net = ChainPerceptron(X[0].shape[1], tags, dtype=torch.float64)
-    loss, optimizer, moved = tp.StructuredPerceptronLoss("sum", margin), torch.optim.SGD(net.parameters(), lr), []
-    for step in range(epochs * len(X)):
+@pytest.mark.parametrize("margin", [0, 1])
+def test_rule_and_autograd_agree_to_the_bit_on_integers(margin):
+    X, y = integers(2, 10)
+    ours, net = (ChainPerceptron(3, 3, dtype=torch.float64) for _ in range(2))
+    result = tp.RuleTrainer(3, 0.5, margin=margin).fit(ours, X, y)
+    loss, optimizer, moved = tp.StructuredPerceptronLoss("sum", margin), torch.optim.SGD(net.parameters(), 0.5), []
+    for step in range(result.epochs * len(X)):
         optimizer.zero_grad()
         i = step % len(X)
         loss(net(torch.from_numpy(X[i])), torch.tensor(y[i])).backward()
         moved += [i] * any(bool(values.grad.any()) for values in net.parameters())
         optimizer.step()
-    return net, moved
-
-
-@pytest.mark.parametrize("margin", [0, 1])
-def test_rule_and_autograd_agree_to_the_bit_on_integers(margin):
-    X, y = integers(2, 10)
-    ours = ChainPerceptron(3, 3, dtype=torch.float64)
-    result = tp.RuleTrainer(3, 0.5, margin=margin).fit(ours, X, y)
-    net, moved = descended(X, y, 3, result.epochs, 0.5, margin)
     assert result.log.sample.tolist() == moved
     assert len(moved) > 10
-    for one, other in zip(ours.parameters(), net.parameters(), strict=True):
-        assert torch.equal(one, other)
+    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), net.parameters(), strict=True))

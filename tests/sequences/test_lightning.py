@@ -11,89 +11,72 @@ import torch
 from plain import board, fit, table
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import torchperc as tp
 from torchperc.sequences import ChainPerceptron, collate, items
-from torchperc.sequences.lightning import labelled_batch
 
 L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in (*plain.CHATTER, "ignore:Be aware that when using")]
 TAGS, WIDTH = 3, 4
 
 
-def made(count, seed=0, noise=0.3):
+def made(count, seed=0):
     """Integer features, and tags that depend on them and on the tag before, with some noise."""
     generator = torch.Generator().manual_seed(seed)
     X, y = [], []
     for length in torch.randint(1, 6, (count,), generator=generator).tolist():
         x = torch.randint(-2, 3, (length, WIDTH), generator=generator).float()
-        tags, before = [], 0
-        for token in x:
-            scores = (
-                token[:TAGS] + torch.eye(TAGS)[(before + 1) % TAGS] + noise * torch.randn(TAGS, generator=generator)
-            )
-            before = int(scores.argmax())
-            tags.append(before)
+        noise, tags = 0.3 * torch.randn(length, TAGS, generator=generator), [0]
+        for token, moved in zip(x, noise, strict=True):
+            tags.append(int((token[:TAGS] + torch.eye(TAGS)[(tags[-1] + 1) % TAGS] + moved).argmax()))
         X.append(x)
-        y.append(torch.tensor(tags))
+        y.append(torch.tensor(tags[1:]))
     return X, y
 
 
 TRAIN, VAL = made(16), made(5, seed=1)  # as many as make a mean exact
 
 
-class Listed(Dataset):
-    """A user's own data set: one ((x, length), y) per item, padded already."""
-
-    def __init__(self, X, y):
-        self.x = nn.utils.rnn.pad_sequence(X, batch_first=True)
-        self.y = nn.utils.rnn.pad_sequence(y, batch_first=True, padding_value=-100)
-        self.lengths = [len(each) for each in y]
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def __getitem__(self, i):
-        return (self.x[i], self.lengths[i]), self.y[i]
+def batch_of(X, y):
+    """A batch as a user's own loader might give it: x and tags padded, and the lengths."""
+    x = nn.utils.rnn.pad_sequence(X, batch_first=True)
+    return (
+        x,
+        nn.utils.rnn.pad_sequence(y, batch_first=True, padding_value=-100),
+        torch.tensor([len(each) for each in y]),
+    )
 
 
-def loader(data, size=None, **options):
-    return DataLoader(Listed(*data), size or len(data[0]), **options)
+def loader(data, size=None):
+    x, y, lengths = batch_of(*data)
+    listed = [((x[i], lengths[i]), y[i]) for i in range(len(y))]
+    return DataLoader(listed, size or len(listed))
 
 
 @torch.no_grad()
-def judged(net, x, y, margin=0.0):
-    """Loss, decision and whether it is a mistake, over all tag sequences."""
-    weights = [(x @ net.weight.T).tolist(), net.transition.tolist(), net.end.tolist()]
-    (_, best), (value, strongest) = brute.ranked(*weights)[0], brute.ranked(*weights, y=y.tolist(), margin=margin)[0]
-    return value - brute.score(*weights, y.tolist()), best, list(strongest) != y.tolist()
-
-
-def expected(net, data, margin=0.0):
-    found = [judged(net, x, tags, margin) for x, tags in zip(*data, strict=True)]
-    wrong = [
-        sum(a != b for a, b in zip(best, y.tolist(), strict=True))
-        for (_, best, _), y in zip(found, data[1], strict=True)
-    ]
-    return {
-        "loss": sum(loss for loss, _, _ in found) / len(found),
-        "error": sum(wrong) / sum(map(len, data[1])),
-        "error/sequence": sum(map(bool, wrong)) / len(wrong),
-        "mistakes": sum(mistake for _, _, mistake in found),
-    }
+def expected(net, X, y, margin=0.0):
+    """The metrics over all tag sequences."""
+    losses, wrong, mistakes = [], [], 0
+    for x, tags in zip(X, y, strict=True):
+        weights, own = [(x @ net.weight.T).tolist(), net.transition.tolist(), net.end.tolist()], tuple(tags.tolist())
+        value, strongest = brute.ranked(*weights, y=own, margin=margin)[0]
+        losses.append(value - brute.score(*weights, own))
+        wrong.append(brute.hamming(brute.ranked(*weights)[0][1], own))
+        mistakes += strongest != own
+    means = {"loss": sum(losses) / len(y), "error": sum(wrong) / sum(map(len, y))}
+    return {**means, "error/sequence": sum(map(bool, wrong)) / len(y), "mistakes": mistakes}
 
 
 def test_one_sequence_at_a_time_is_the_rule_to_the_bit(tmp_path):
-    nets = [ChainPerceptron(WIDTH, TAGS) for _ in range(3)]
-    fit(tmp_path / "given", L.LitTagger(nets[0], lr=1.0), loader(TRAIN, 1), epochs=3)
-    collated = DataLoader(items(*TRAIN), 1, collate_fn=collate)
-    fit(tmp_path / "collated", L.LitTagger(nets[1], lr=1.0), collated, epochs=3)
-    result = tp.RuleTrainer(max_epochs=3, order="given").fit(nets[2], *TRAIN)
+    rule = ChainPerceptron(WIDTH, TAGS)
+    result = tp.RuleTrainer(max_epochs=3, order="given").fit(rule, *TRAIN)
     assert len(result.log) > 10
-    for net in nets[:2]:
-        assert all(torch.equal(a, b) for a, b in zip(nets[2].parameters(), net.parameters(), strict=True))
-    for name in ("given", "collated"):
+    collated = DataLoader(items(*TRAIN), 1, collate_fn=collate)
+    for name, data in (("given", loader(TRAIN, 1)), ("collated", collated)):
+        net = ChainPerceptron(WIDTH, TAGS)
+        fit(tmp_path / name, L.LitTagger(net, lr=1.0), data, epochs=3)
+        assert all(torch.equal(a, b) for a, b in zip(rule.parameters(), net.parameters(), strict=True))
         assert table(tmp_path / name)["mistakes"] == result.log.mistakes_by_epoch().tolist()
 
 
@@ -104,7 +87,7 @@ def test_every_curve_by_brute_force(tmp_path, margin):
 
     class Before(pl.Callback):
         def on_train_epoch_start(self, trainer, module):
-            before.append({**expected(module.net, TRAIN, margin)})
+            before.append(expected(module.net, *TRAIN, margin))
 
     trainer = fit(tmp_path, lit, loader(TRAIN), loader(VAL, 2), epochs=3, callbacks=[Before()])
     csv, curves = table(tmp_path), board(tmp_path)
@@ -112,12 +95,11 @@ def test_every_curve_by_brute_force(tmp_path, margin):
         tag = name if name == "mistakes" else f"{name}/train"
         assert csv[tag] == pytest.approx([epoch[name] for epoch in before], rel=1e-6)
         assert [value for _, value in curves[tag]] == pytest.approx(csv[tag], rel=1e-6)
-    last = expected(lit.net, VAL, margin)
+    last = expected(lit.net, *VAL, margin)
     for name in ("loss", "error", "error/sequence"):
         assert csv[f"{name}/val"][-1] == pytest.approx(last[name], rel=1e-6)
-    assert csv["norm"][-1] == pytest.approx(
-        math.sqrt(sum(float(p.detach().square().sum()) for p in lit.net.parameters()))
-    )
+    norm = math.sqrt(sum(float(p.detach().square().sum()) for p in lit.net.parameters()))
+    assert csv["norm"][-1] == pytest.approx(norm)
     assert "margin" not in csv
     assert all(value.dtype == torch.float64 for value in trainer.callback_metrics.values())
 
@@ -138,53 +120,47 @@ def test_a_net_of_your_own_may_give_the_scores(tmp_path):
     assert csv["error/train"][-1] < csv["error/train"][0]
 
 
-@pytest.mark.parametrize("margin", [0.0, 0.5])
-def test_a_checkpoint_gives_net_and_head_back(tmp_path, margin):
-    net = ChainPerceptron(WIDTH, TAGS, dtype=torch.float64)
-    lit = L.LitTagger(net, margin, lr=0.5)
+def test_a_checkpoint_gives_the_net_back_and_resumes(tmp_path):
+    def fresh():
+        return L.LitTagger(ChainPerceptron(WIDTH, TAGS, dtype=torch.float64), 0.5, lr=0.5)
+
+    lit, data = fresh(), ([x.double() for x in TRAIN[0]], TRAIN[1])
     saved = ModelCheckpoint(tmp_path, "last")
-    data = ([x.double() for x in TRAIN[0]], TRAIN[1])
     fit(tmp_path, lit, loader(data, 3), epochs=2, callbacks=[saved], enable_checkpointing=True)
     same = L.LitTagger.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
-    assert repr(same.net) == repr(net)
-    assert same.head == lit.head
-    assert same.net.weight.dtype == torch.float64
-    assert all(torch.equal(a, b) for a, b in zip(same.net.parameters(), net.parameters(), strict=True))
-    assert same.hparams.margin == lit.hparams.margin
-    alone = L.LitTagger(ChainPerceptron(WIDTH, TAGS, dtype=torch.float64), margin, lr=0.5)
+    assert (repr(same.net), same.criterion.margin, same.hparams.margin) == (repr(lit.net), 0.5, 0.5)
+    assert all(torch.equal(a, b) for a, b in zip(same.net.parameters(), lit.net.parameters(), strict=True))
+    alone, more = fresh(), fresh()
     fit(tmp_path / "alone", alone, loader(data, 3), epochs=4)
-    more = L.LitTagger(ChainPerceptron(WIDTH, TAGS, dtype=torch.float64), margin, lr=0.5)
     fit(tmp_path / "more", more, loader(data, 3), epochs=4, ckpt_path=tmp_path / "last.ckpt")
     assert torch.equal(alone.net.weight, more.net.weight)
 
 
-# --- what is refused ---
-
-
-def test_lengths_in_the_place_of_weights_are_refused():
-    listed = Listed(*TRAIN)
-    batch = (listed.x, listed.y, torch.tensor(listed.lengths))
-    with pytest.raises(ValueError, match=r"the loader gives \(x, y, lengths\)"):
-        labelled_batch(batch)
-    assert labelled_batch((*batch[:2], batch[2].double()))[2] is not None
+def test_batches_to_predict_with_tags_or_without():
+    lit, (x, y, lengths) = L.LitTagger(ChainPerceptron(WIDTH, TAGS)), batch_of(*TRAIN)
+    lit.net.weight.data.normal_()
+    found = lit.predict_step(((x, lengths), y))
+    assert torch.equal(found == -100, y == -100)
+    assert torch.equal(lit.predict_step((x, lengths)), found)
+    for batch in (x, (x, y)):
+        assert torch.equal(lit.predict_step(batch)[lengths == x.shape[1]], found[lengths == x.shape[1]])
 
 
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
-        (lambda b: b.x, TypeError, r"must be \(\(x, lengths\), y\) or \(x, y\)"),
-        (lambda b: (b.x, torch.tensor(b.lengths), b.y), ValueError, r"give lengths beside x"),
-        (lambda b: (b.x, b.y.flatten()), ValueError, r"integer tags \(N, T\)"),
-        (lambda b: (b.x, b.y.float()), ValueError, "torch.float32 of shape"),
-        (lambda b: (b.x[:, :2], b.y), ValueError, r"found \(16, 2, 4\) and .* \(16, 5\)"),
-        (lambda b: (b.x, b.y.roll(1, 1)), ValueError, "of a batch has -100 before its end"),
-        (lambda b: ("x", b.y), TypeError, "a batch must hold tensors, found str"),
-        (lambda b: ((b.x, torch.full((16,), 9)), b.y), ValueError, "between 1 and T=5"),
-        (lambda b: (b.x, b.y.masked_fill(b.y == 1, 7)), ValueError, "has tag 7; tags run from 0 to 2"),
-        (lambda b: (b.x, b.y, torch.full((16,), -1.0)), ValueError, "sample_weight must hold finite numbers >= 0"),
+        (lambda x, y, n: x, TypeError, r"\(\(x, lengths\), y\)"),
+        (lambda x, y, n: (x, n, y), ValueError, r"torch.int64 \(16,\)"),
+        (lambda x, y, n: (x, y.float()), ValueError, "torch.float32"),
+        (lambda x, y, n: (x, y, n), ValueError, r"\(x, y, lengths\)"),
+        (lambda x, y, n: (x[:, :2], y), ValueError, "between 1 and T=2"),
+        (lambda x, y, n: (x, y.roll(1, 1)), ValueError, "has tag -100"),
+        (lambda x, y, n: ("x", y), TypeError, "found str"),
+        (lambda x, y, n: ((x, n + 9), y), ValueError, "between 1 and T=5"),
+        (lambda x, y, n: (x, y.masked_fill(y == 1, 7)), ValueError, "tag 7"),
+        (lambda x, y, n: (x, y, -n.double()), ValueError, "sample_weight"),
     ],
 )
 def test_wrong_batches_are_named(batch, error, message):
-    lit = L.LitTagger(ChainPerceptron(WIDTH, TAGS))
     with pytest.raises(error, match=message):
-        lit.validation_step(batch(Listed(*TRAIN)))
+        L.LitTagger(ChainPerceptron(WIDTH, TAGS)).validation_step(batch(*batch_of(*TRAIN)))

@@ -11,7 +11,7 @@ import torch
 from torchperc.data import tagged_sentences
 from torchperc.rules.conventions import Order
 from torchperc.samples.checksummed import write_checksummed
-from torchperc.sequences import Tagger, Templates, evaluate
+from torchperc.sequences import ChainPerceptron, Tagger, Templates, evaluate
 
 TEMPLATES = Templates("U0:%x[0,0]\nU1:%x[-1,0]\nU2:%suffix[0,0,2]")
 SENTENCES = tagged_sentences(60, seed=0)
@@ -51,39 +51,32 @@ def plain(sentences, epochs, tags="DNV"):
     weights, total, steps = defaultdict(int), defaultdict(int), 0
     orders = Order("shuffled", torch.arange(len(sentences)), 0, epochs)
     for epoch in range(epochs):
-        mistakes = 0
         for i in torch.cat(list(orders.epoch(epoch))).tolist():
-            words, true = [w for w, _ in sentences[i]], [t for _, t in sentences[i]]
-            wrong = best(words, weights, tags)
-            if wrong != true:
-                mistakes += 1
-                for sign, found in ((1, true), (-1, wrong)):
-                    for part in parts(words, found):
-                        weights[part] += sign
+            words, true = zip(*sentences[i], strict=True)
+            for sign, found in ((1, list(true)), (-1, best(words, weights, tags))):
+                for part in parts(words, found):
+                    weights[part] += sign
             for part, value in weights.items():
                 total[part] += value
             steps += 1
-        if not mistakes:
-            break
     return total, steps
 
 
 def test_weights_are_those_of_the_plain_program():
-    found = Tagger.fit(TOY, templates=TEMPLATES, epochs=3)
-    total, steps = plain(TOY, 3)
-    assert len(found.history) * len(TOY) == steps
-    for k, tag in enumerate(found.tags):
-        assert found.weights.ends[k] == np.float32(total["end", tag] / steps)
-        assert found.weights.trans[3, k] == np.float32(total["start", tag] / steps)
-        for j, after in enumerate(found.tags):
-            assert found.weights.trans[k, j] == np.float32(total["pair", tag, after] / steps)
+    found = Tagger.fit(TOY, templates=TEMPLATES, epochs=2)
+    assert [epoch.wrong_sentences > 0 for epoch in found.history] == [True, True]
+    total, steps = plain(TOY, 2)
+    pairs = [[total["pair", tag, after] for after in found.tags] for tag in found.tags]
+    starts, ends = ([total[place, tag] for tag in found.tags] for place in ("start", "end"))
+    assert found.weights.transition.tolist() == (np.array([*pairs, starts]) / steps).astype(np.float32).tolist()
+    assert found.weights.end.tolist() == (np.array(ends) / steps).astype(np.float32).tolist()
+    net = ChainPerceptron(found.features.n_features, 3)
+    found.weights.write_to(net)
     for words in words_of(TOY):
-        net, X = found.net(), found.features.transform([words])
-        scores = net(X.padded()).emission[0]
+        scores = net(found.features.transform([words]).padded()).emission[0]
         for place in range(len(words)):
             own = [sum(total[name, tag] for name in active(words, place)) / steps for tag in found.tags]
             assert scores[place].tolist() == pytest.approx(own, abs=1e-6)
-    for words in (["the", "cat", "runs"], ["a", "dogs", "sleep"]):
         assert found.apply([words]) == [best(words, total, "DNV")]
 
 
@@ -134,10 +127,6 @@ def test_a_file_gives_the_same_tagger(tmp_path, tagger):
     read.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
     assert pickle.loads(pickle.dumps(read)).apply(new) == tagger.apply(new)
-    assert [t.tolist() for t in read.net().predict(read.features.transform(words_of(new)))] == [
-        [read.tags.index(tag) for tag in tags] for tags in read.apply(new)
-    ]
-    assert "8 tags" in repr(read)
 
 
 def test_bad_files_are_refused(tmp_path, tagger):
@@ -156,20 +145,18 @@ def test_bad_files_are_refused(tmp_path, tagger):
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (lambda: Tagger.fit(TOY, epochs=0), ValueError, "epochs=0"),
-        (lambda: Tagger.fit(TOY, 0), ValueError, "column=0 cannot be that of the tags"),
-        (lambda: Tagger.fit(TOY, 2), ValueError, "column=2 cannot be that of the tags: tokens have 2"),
-        (lambda: Tagger.fit(words_of(TOY)), ValueError, "tokens have 1"),
-        (lambda: Tagger.fit([[("a", "X"), ("b", "X")]]), ValueError, r"has 1 different tags \('X'"),
-        (lambda: Tagger.fit([]), ValueError, "empty"),
-        (lambda: Tagger.fit(TOY, templates=Templates("U:%x[0,1]")), ValueError, "templates name column 1"),
-        (lambda: Tagger.fit(TOY, dev=words_of(TOY)), ValueError, "tokens have"),
-        (lambda: Tagger.fit(TOY).evaluate([]), ValueError, "empty"),
-        (lambda: Tagger.fit([[(str(k), str(k)) for k in range(2**15 + 1)]]), ValueError, "32,769 different tags"),
+        (lambda: Tagger.fit(TOY, epochs=0), "epochs=0"),
+        (lambda: Tagger.fit(TOY, 0), "column=0 cannot be that of the tags"),
+        (lambda: Tagger.fit(TOY, 2), "column=2 cannot be that of the tags: tokens have 2"),
+        (lambda: Tagger.fit(words_of(TOY)), "tokens have 1"),
+        (lambda: Tagger.fit([[("a", "X"), ("b", "X")]]), r"has 1 different tags \('X'"),
+        (lambda: Tagger.fit(TOY, templates=Templates("U:%x[0,1]")), "templates name column 1"),
+        (lambda: Tagger.fit(TOY, dev=words_of(TOY)), "tokens have"),
+        (lambda: Tagger.fit([[(str(k), str(k)) for k in range(2**15 + 1)]]), "32,769 different tags"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, error, message):
-    with pytest.raises(error, match=message):
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

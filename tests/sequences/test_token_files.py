@@ -12,6 +12,10 @@ from hypothesis import strategies as st
 from torchperc.sequences import files, iter_sentences, read
 
 TWO = [[("the", "DT"), ("dog", "NN")], [("run", "VB")]]
+CONLLU = (
+    "# sent_id = 1\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\tIN\t_\t_\t_\t_\t_\n2\tle café\tle\tDET\tDT\t_\t_\t_"
+    "\t_\t_\n2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n1\tva\taller\tVERB\tVB\t_\t_\t_\t_\t_\n"
+)
 
 
 def stream(text):
@@ -26,11 +30,11 @@ def stream(text):
         "\ufeffthe DT\r\ndog NN\r\n\r\nrun VB\r\n\r\n",
         "# a comment, and more\nthe DT\ndog NN\n\n# another of four\nrun VB\n",
         "-DOCSTART- -X-\n\nthe DT\ndog NN\n\n-DOCSTART- -X-\nrun VB\n",
+        "the/DT dog/NN\n\n \nrun/VB\n",
     ],
 )
-def test_columns(text):
-    assert read(stream(text)) == TWO
-    assert list(iter_sentences(stream(text), "conll")) == TWO
+def test_columns_and_slashes(text):
+    assert read(stream(text)) == list(iter_sentences(stream(text))) == TWO
 
 
 WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=5).filter(
@@ -48,44 +52,21 @@ def test_columns_of_any_text(sentences, between):
     assert read(stream(text), "conll", separator=between) == sentences
 
 
-def test_a_given_separator_splits_exactly():
-    assert read(stream("New York\tLOC\n"), "conll", separator="\t") == [[("New York", "LOC")]]
-    assert read(stream("a,b,c\n"), "conll", separator=",") == [[("a", "b", "c")]]
-    with pytest.raises(ValueError, match="line 1: column 2 is empty"):
-        read(stream("a,,c\n"), "conll", separator=",")
-
-
-def test_a_number_sign_is_a_token_where_its_columns_fit():
-    assert read(stream("a A\n# B\n"), "conll") == [[("a", "A"), ("#", "B")]]
-    with pytest.raises(ValueError, match="line 2: found 3 columns, and 2"):
-        read(stream("a A\n# B C\n"), "conll")  # within a sentence nothing is a comment
-
-
-CONLLU = (
-    "# sent_id = 1\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\tIN\t_\t_\t_\t_\t_\n2\tle café\tle\tDET\tDT\t_\t_\t_"
-    "\t_\t_\n2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n1\tva\taller\tVERB\tVB\t_\t_\t_\t_\t_\n"
-)
-
-
-def test_conllu():
-    expected = [[("de", "ADP"), ("le café", "DET")], [("va", "VERB")]]
-    assert read(stream(CONLLU)) == read(stream(CONLLU), "conllu") == expected
-    assert read(stream(CONLLU), "conllu", column="xpos")[1] == [("va", "VB")]
-    with pytest.raises(ValueError, match="line 4: found 9 columns between tabs; CoNLL-U has 10"):
-        read(stream(CONLLU.replace("le café\tle", "le café")), "conllu")
-
-
-def test_words_with_slashes():
-    assert read(stream("The/at 1/2/cd\n\n \nI'm/ppss+bem\n")) == [[("The", "at"), ("1/2", "cd")], [("I'm", "ppss+bem")]]
-    assert read(stream("a_X b_Y\n"), "slash", separator="_") == [[("a", "X"), ("b", "Y")]]
-    for text in ("a/X\nb c/Y\n", "a/X\nb/\n", "a/X\n/Y\n"):
-        with pytest.raises(ValueError, match=r"the stream, line 2: '.*' has no '/' between word and tag"):
-            read(stream(text), "slash")
-
-
-def test_plain_text_is_split_at_white_space():
-    text = "Mr. Smith  isn't here.\n\n\tNo\u00a0way\n"
-    assert read(stream(text), "text") == [[("Mr.",), ("Smith",), ("isn't",), ("here.",)], [("No",), ("way",)]]
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("New York\tLOC\n", {"format": "conll", "separator": "\t"}, [[("New York", "LOC")]]),
+        ("a,b,c\n", {"format": "conll", "separator": ","}, [[("a", "b", "c")]]),
+        ("a A\n# B\n", {"format": "conll"}, [[("a", "A"), ("#", "B")]]),
+        ("The/at 1/2/cd\n", {}, [[("The", "at"), ("1/2", "cd")]]),
+        ("a_X b_Y\n", {"format": "slash", "separator": "_"}, [[("a", "X"), ("b", "Y")]]),
+        ("Mr. isn't  here.\n\n\tNo\u00a0way\n", {"format": "text"}, [[("Mr.",), ("isn't",), ("here.",)], [("No",), ("way",)]]),
+        (CONLLU, {}, [[("de", "ADP"), ("le café", "DET")], [("va", "VERB")]]),
+        (CONLLU, {"format": "conllu", "column": "xpos"}, [[("de", "IN"), ("le café", "DT")], [("va", "VB")]]),
+    ],
+)  # fmt: skip
+def test_what_a_text_means(text, options, expected):
+    assert read(stream(text), **options) == expected
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma), ("", None)])
@@ -117,28 +98,26 @@ def test_formats_are_recognised(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "options", "message"),
     [
-        (b"a A\nb\n", r"x.txt, line 2: found 1 column, and 2 in the lines before"),
-        (b"a b\tA\nc\tB\n", "line 2: found 2 columns, and 3 in the lines before; if columns hold blanks, give a sep"),
-        (b"a A\nb\xff B\n", r"x.txt, line 2: not valid UTF-8 at byte 2"),
-        (b"", "x.txt has no tokens"),
-        (b"\n \n", "x.txt has no tokens"),
+        (b"a A\nb\n", {}, r"x.txt, line 2: found 1 column, and 2"),
+        (b"a b\tA\nc\tB\n", {}, r"x.txt, line 2: found 2 columns, and 3 .*separator"),
+        (b"a A\n# B C\n", {}, r"x.txt, line 2: found 3 columns, and 2"),  # within a sentence nothing is a comment
+        (b"a,,c\n", {"format": "conll", "separator": ","}, r"x.txt, line 1: column 2"),
+        (b"a A\nb\xff B\n", {}, r"x.txt, line 2: not valid UTF-8 at byte 2"),
+        (b"a/X\nb c/Y\n", {"format": "slash"}, r"x.txt, line 2: 'b'"),
+        (b"a/X\nb/\n", {}, r"x.txt, line 2: 'b/'"),
+        (CONLLU.replace("le café\tle", "le café").encode(), {"format": "conllu"}, r"x.txt, line 4: found 9 columns"),
+        (b"", {}, r"x.txt has no tokens"),
+        (b"\n \n", {}, r"x.txt has no tokens"),
+        (b"a A\n", {"format": "csv"}, "format='csv'"),
+        (b"a A\n", {"separator": ""}, "separator=''"),
+        (CONLLU.encode(), {"column": "pos"}, "column='pos'"),
+        (None, {}, r"cannot read .*x.txt: No such file"),
     ],
 )
-def test_errors_name_file_and_line(tmp_path, content, message):
-    (tmp_path / "x.txt").write_bytes(content)
+def test_errors_name_file_and_line_or_parameter(tmp_path, content, options, message):
+    if content is not None:
+        (tmp_path / "x.txt").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        read(tmp_path / "x.txt")
-
-
-def test_wrong_calls(tmp_path):
-    for call, message in (
-        (lambda: read(tmp_path / "nowhere"), "cannot read .*nowhere: No such file"),
-        (lambda: read(tmp_path), "cannot read .*: Is a directory"),
-        (lambda: read(stream("a A\n"), "csv"), "format='csv' is unknown"),
-        (lambda: read(stream("a A\n"), separator=""), "separator='' is empty"),
-        (lambda: read(stream(CONLLU), column="pos"), "column='pos' is unknown"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+        read(tmp_path / "x.txt", **options)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 
 import torchperc as tp
 from torchperc.data import tagged_sentences
@@ -16,8 +16,7 @@ from torchperc.sequences import ChainPerceptron, Sequences, Tagger
 from torchperc.sklearn import SequenceTagger
 
 SENTENCES = tagged_sentences(60, seed=0)
-WORDS = [[word for word, _ in sentence] for sentence in SENTENCES]
-TAGS = [[tag for _, tag in sentence] for sentence in SENTENCES]
+WORDS, TAGS = ([[token[k] for token in sentence] for sentence in SENTENCES] for k in (0, 1))
 NEW = [[word for word, _ in sentence] for sentence in tagged_sentences(20, seed=4)]
 
 
@@ -27,10 +26,7 @@ def test_words_are_tagged_as_by_the_tagger():
     assert ours.predict(NEW) == other.apply(NEW)
     assert ours.classes_.tolist() == list(other.tags)
     assert (ours.n_iter_, len(ours.history_)) == (3, 3)
-    flat = [
-        a == b for true, found in zip(TAGS, ours.predict(WORDS), strict=True) for a, b in zip(true, found, strict=True)
-    ]
-    assert ours.score(WORDS, TAGS) == np.mean(flat)
+    assert ours.score(WORDS, TAGS) == other.evaluate(SENTENCES).accuracy
     assert SequenceTagger(max_iter=3, random_state=2, n_jobs=-1).fit(WORDS, TAGS).predict(NEW) == ours.predict(NEW)
 
 
@@ -38,11 +34,9 @@ def test_dictionaries():
     dicts = [[{"word": word, "suffix": word[-2:], "long": len(word) > 4} for word in words] for words in WORDS]
     made = SequenceTagger(max_iter=3).fit(dicts, TAGS)
     assert made.score(dicts, TAGS) > 0.8
-    with pytest.raises(
-        TypeError, match="X has lists of words, or of tuples of strings, but fit was given lists of dict"
-    ):
+    with pytest.raises(TypeError, match="X has lists of words"):
         made.predict(WORDS)
-    with pytest.raises(ValueError, match=r"templates=.* is for words"):
+    with pytest.raises(ValueError, match="templates="):
         SequenceTagger(templates="U:%x[0,0]").fit(dicts, TAGS)
 
 
@@ -64,52 +58,36 @@ def test_arrays_are_learned_as_by_the_trainer(select):
 @pytest.mark.slow
 def test_scikit_learn_does_what_it_does_with_estimators():
     made = SequenceTagger(max_iter=2, templates="U0:%x[0,0]\nU1:%suffix[0,0,2]")
-    assert made.get_params()["max_iter"] == 2
     again = clone(made).set_params(max_iter=3)
-    assert again.max_iter == 3
-    assert "SequenceTagger(" in repr(again)
+    assert "SequenceTagger(max_iter=3, " in repr(again)
     with pytest.raises(NotFittedError):
         again.predict(NEW)
-    scores = cross_val_score(made, WORDS, TAGS, cv=3)
-    assert scores.shape == (3,)
-    assert scores.min() > 0.5
     search = GridSearchCV(made, {"max_iter": [1, 3], "select": ["averaged", "last"]}, cv=2).fit(WORDS, TAGS)
+    assert search.best_score_ > 0.5
     assert search.best_estimator_.predict(NEW) == search.predict(NEW)
     made.fit(WORDS, TAGS)
     assert pickle.loads(pickle.dumps(made)).predict(NEW) == made.predict(NEW)
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "error", "message"),
+    ("X", "y", "options", "message"),
     [
-        ([], [], ValueError, "X is empty"),
-        ("words", ["x"], TypeError, "X must be a list of sequences"),
-        (["words"], [["x"]], TypeError, "each a list of tokens"),
-        ([["a"], []], [["x"], []], ValueError, "one tag only|empty"),
-        (WORDS, TAGS[:-1], ValueError, "X has 60 sequences and y has 59"),
-        ([["a", "b"]], [["x"]], ValueError, "one tag only"),
-        ([["a", "b"], ["c"]], [["x", "y"], ["x", "y"]], ValueError, "sequence 1 has 1 tokens and 2 tags"),
-        ([["a"]], ["x"], TypeError, "y must be a list with a list of tags"),
-        ([["a", "b"]], [["x", 1]], TypeError, "strings, or integers"),
-        ([["a", "b"], ["c"]], [["x", "y"], [None]], TypeError, "NoneType"),
-        ([["a", "b"], ["c"]], [[0, 1], [math.nan]], TypeError, "NaN"),
-        ([["a", "b"]], [[("x", 1), ("y", 2)]], TypeError, "tuple"),
+        ([], [], {}, "X is empty"),
+        ("words", ["x"], {}, "X must be a list"),
+        (["words"], [["x"]], {}, "X must be a list"),
+        (WORDS, TAGS[:-1], {}, "60 sequences and y has 59"),
+        ([["a", "b"]], [["x"]], {}, "one tag only"),
+        ([["a", "b"], ["c"]], [["x", "y"], ["x", "y"]], {}, "sequence 1 has 1 tokens and 2 tags"),
+        ([["a"]], ["x"], {}, "y must be a list"),
+        ([["a", "b"]], [["x", 1]], {}, "found int, str"),
+        ([["a", "b"], ["c"]], [["x", "y"], [None]], {}, "NoneType"),
+        ([["a", "b"], ["c"]], [[0, 1], [math.nan]], {}, "NaN"),
+        (WORDS, TAGS, {"select": "best-validation"}, "needs validation data"),
+        (WORDS, TAGS, {"select": "x"}, "select='x'"),
+        (WORDS, TAGS, {"max_iter": 0}, "max_iter=0"),
+        (WORDS, TAGS, {"n_jobs": 0}, "n_jobs=0"),
     ],
 )
-def test_what_does_not_fit_is_refused(X, y, error, message):
-    with pytest.raises(error, match=message):
-        SequenceTagger().fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"select": "best-validation"}, "needs validation data"),
-        ({"select": "x"}, "select='x' is unknown"),
-        ({"max_iter": 0}, "max_iter=0"),
-        ({"n_jobs": 0}, "n_jobs=0"),
-    ],
-)
-def test_options_are_checked_by_fit(options, message):
-    with pytest.raises(ValueError, match=message):
-        SequenceTagger(**options).fit(WORDS[:2], TAGS[:2])
+def test_what_does_not_fit_is_refused(X, y, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        SequenceTagger(**options).fit(X, y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import shlex
 import sys
 import time
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
 from torchperc._files import atomic_path, write_atomically
-from torchperc.cli.inputs import open_console, output_file, output_folder, say
-from torchperc.cli.options import spelled
+from torchperc.cli.output import open_console, output_file, output_folder, say, spelled
 from torchperc.learn.apply import apply as apply_model
 from torchperc.learn.learn import learn as learn_table
 from torchperc.model.model_file import model_file
@@ -56,74 +56,50 @@ _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": 
 @functools.wraps(learn_table)
 def learn(source: Any, **options: Any) -> None:
     """Learn from a table and show the comparison."""
-    from rich.console import Console
-
-    with Console(stderr=True, highlight=False, markup=False).status("") as status:
-        learned = learn_table(source, watch=lambda step: status.update(f"{step} …"), **options)
-    _show(learned, [source] if isinstance(source, str) else source)
-
-
-def _show(learned: LearnResult, data: Sequence[str]) -> None:
     from rich.box import SIMPLE_HEAD
+    from rich.console import Console
     from rich.table import Table
 
     from torchperc.reports.results import comparison
 
-    model, best, console = learned.model, learned.best, open_console()
-    count = sum(score.samples for score in (best.training, best.validation, learned.test) if score is not None)
-    what = f"labels {', '.join(model.labels) if len(model.labels) <= 12 else f'{len(model.labels)} of them'}"
-    if model.regression:
-        what = "the target" if model.target is None else f"target {model.target}"
-    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
-    console.print(visible(f"{source}: {count:,} samples, {len(model.names):,} features, {what}"))
-    if learned.taken:
-        other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
-        remedy = f"--task {other[learned.taken.rpartition(' ')[2]]}"
-        console.print(visible(f"{learned.taken} ({remedy})"), soft_wrap=True)
+    with Console(stderr=True, highlight=False, markup=False).status("") as status:
+        learned = learn_table(source, watch=lambda step: status.update(f"{step} …"), **options)
     heads, (*rows, last) = comparison(learned.candidates, learned.baseline)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for head in heads:
-        table.add_column(head, no_wrap=True)
+    table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name, *cells in rows:
-        table.add_row(f"{name} ◂" if name == best.name else name, *cells)
+        table.add_row(f"{name} ◂" if name == learned.best.name else name, *cells)
     table.add_section()
     table.add_row(*last)
-    console.print(table)
-    console.print(_legend(learned))
-    for note in learned.notes:
-        console.print(visible(f"Note: {note}."))
-    if learned.test is not None:
-        said = learned.test if model.regression else f"an error of {learned.test}"
-        console.print(f"On the held-out test set, {best.name} has {said}.")
-    console.print(visible(f"The run is in {learned.folder}. Next steps:"), soft_wrap=True)
-    for aim, command in _next_steps(learned, Path(data[0]).suffix or ".csv"):
-        console.print(visible(f"  {aim:18} {command}"), soft_wrap=True)
+    before, after = _sentences(learned, [source] if isinstance(source, str) else source)
+    console = open_console(width=100)
+    for part in (*before, table, *after):
+        console.print(visible(part) if isinstance(part, str) else part, soft_wrap=True)
 
 
-def _legend(learned: LearnResult) -> str:
-    if learned.model.regression:
-        ways = "; ".join(f"{each.name}: {each.how}" for each in learned.candidates)
-        return (
-            f"◂ kept: {learned.best.name}, the first with the lowest validation RMSE, in the units of the target. R²: "
-            f"fraction of the variance explained. Mean: always the mean of the training targets. Learned by {ways}."
-        )
-    verdicts = dict.fromkeys(each.verdict for each in learned.candidates)
-    return (
-        f"◂ kept: {learned.best.name}, the first with the lowest validation error. In brackets: 95 % intervals. "
-        "Majority class: always the most frequent label. The rule's verdict is that of its last epoch, its errors are "
-        f"those of the averaged weights. {' '.join(f'{name}: {tp.Verdict[name].sentence}.' for name in verdicts)}"
-    )
-
-
-def _next_steps(learned: LearnResult, suffix: str) -> list[tuple[str, str]]:
-    folder, page, encoding = shlex.quote(str(learned.folder)), learned.folder / "report.html", learned.model.encoding
-    kind = "safetensors" if encoding is not None and encoding.text_columns else "onnx"  # which takes numbers only
-    what, out = ("predict", "predictions") if learned.model.regression else ("label", "labels")
-    return [
-        (f"{what} new data", f"torchperc apply {folder} new{suffix} -o {out}.csv"),
-        ("look at it", f"open {shlex.quote(str(page))}" if page.is_file() else f"torchperc report {folder}"),
-        ("export it", f"torchperc export {folder} --to {kind}"),
-    ]
+def _sentences(learned: LearnResult, data: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What was learned from, and what came out of it."""
+    model, best, folder, page = learned.model, learned.best, str(learned.folder), learned.folder / "report.html"
+    count = sum(score.samples for score in (best.training, best.validation, learned.test) if score is not None)
+    what, kind, new, out = f"labels {', '.join(model.labels)}", "error (95 % interval)", "label new data", "labels.csv"
+    said = f"an error of {learned.test}"
+    if model.regression:
+        what, kind, new, out = f"target {model.target}", "RMSE", "predict new data", "predictions.csv"
+        said = str(learned.test)
+    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
+    before = [f"{source}: {count:,} samples, {len(model.names):,} features, {what}"]
+    if learned.taken:
+        other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
+        before.append(f"{learned.taken} (--task {other[learned.taken.rpartition(' ')[2]]})")
+    to = "safetensors" if model.encoding is not None and model.encoding.text_columns else "onnx"  # numbers only
+    after = [f"◂ kept: {best.name}, the first with the lowest validation {kind}"]
+    after += [f"Note: {note}." for note in learned.notes]
+    after += [] if learned.test is None else [f"On the held-out test set, {best.name} has {said}."]
+    after += [f"The run is in {folder}. Next steps:"]
+    suffix, run = Path(data[0]).suffix or ".csv", shlex.quote(folder)
+    look = f"open {shlex.quote(str(page))}" if page.is_file() else f"torchperc report {run}"
+    steps = {new: f"torchperc apply {run} new{suffix} -o {out}", "look at it": look}
+    steps["export it"] = f"torchperc export {run} --to {to}"
+    return before, [*after, *(f"  {aim:18} {command}" for aim, command in steps.items())]
 
 
 @functools.wraps(apply_model)
@@ -133,8 +109,7 @@ def apply(model: str, source: str | list[str], out: str | None = None, **options
         options["keep"] = "all"
     applied = apply_model(model, source, out, **options)
     lines = [] if out is None else [f"{plural(applied.rows, 'label' if applied.labels else 'prediction')} in {out}"]
-    data = [source] if isinstance(source, str) else source
-    named = ", ".join(data[:3]) + ", …" * (len(data) > 3)
+    named = source if isinstance(source, str) else ", ".join(source[:3]) + ", …" * (len(source) > 3)
     if applied.fit is not None:
         lines.append(f"against {plural(applied.known, 'target')} in {named}: {applied.fit}")
     elif applied.error is not None:
@@ -143,8 +118,7 @@ def apply(model: str, source: str | list[str], out: str | None = None, **options
         some = ", ".join(map(repr, sorted(applied.strange)[:5])) + ", …" * (len(applied.strange) > 5)
         what = "labels that did not occur in training" if applied.labels else "targets that are no numbers"
         lines.append(f"not counted: rows with {what}, {some}")
-    if applied.ignored:
-        lines.append(f"ignored: {', '.join(applied.ignored)}")
+    lines += [f"ignored: {', '.join(applied.ignored)}"] if applied.ignored else []
     for line in lines:
         say(line, sys.stderr if out is None else None)
 
@@ -195,20 +169,14 @@ def report_of(folder: Path, trust: bool = True) -> Report:
     """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
     from torchperc.reports import results
 
-    if results.is_run(folder):
-        return _report_of_run(folder, trust)
-    found = results.runs_below(folder)
-    if not found:
+    title, found = folder.resolve().name or str(folder), results.runs_below(folder)
+    if not results.is_run(folder) and found:
+        lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
+        compared = results.compared_curves({path.name: results.curves_of(path) for path in found})
+        return tp.reports.Report.joined(title, lead, [report_of(path, trust) for path in found], compared)
+    if not results.is_run(folder):
         why = "neither a config.yaml nor a results.json is there, or in a folder below"
         raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
-    lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-    compared = results.compared_curves({path.name: results.curves_of(path) for path in found})
-    return tp.reports.Report.joined(_title(folder), lead, [_report_of_run(path, trust) for path in found], compared)
-
-
-def _report_of_run(folder: Path, trust: bool) -> Report:
-    from torchperc.reports import results
-
     if (folder / results.RESULTS).is_file():
         from torchperc.learn.run_folder import report_of as report_of_learn
 
@@ -222,11 +190,7 @@ def _report_of_run(folder: Path, trust: bool) -> Report:
         known = "LitRule, LitClassifier or LitRegressor"
         raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
     sentence, again = runs.restore(module, data, folder), results.command_and_config(folder, path.read_text())
-    return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
-
-
-def _title(folder: Path) -> str:
-    return folder.resolve().name or str(folder)
+    return runs.of_module(title, module, data, folder=folder, again=again, sentence=sentence)
 
 
 # --- about data ---------------------------------------------------------------------------------------------------
@@ -245,8 +209,8 @@ def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) 
         raise ValueError(f"{has}, and torchperc {command} needs classes; to predict numbers: {learn}")
     if not dense or not is_sparse(table.X):
         return table
-    rows, width = table.X.shape
-    if rows * width * 8 > _DENSE:
+    if math.prod(table.X.shape) * 8 > _DENSE:
+        rows, width = table.X.shape
         why = f"{rows:,} samples of {width:,} features are too many to be made dense"
         raise ValueError(f"{data} is sparse, and {why}; use fewer, or torchperc learn, which keeps them sparse")
     return replace(table, X=table.X.toarray())
@@ -283,38 +247,28 @@ def crosscheck(
     """
     table = _load("crosscheck", data, reading)
     import torch
-    from rich.table import Table
 
-    given: dict[str, Any] = {
-        "tie": tie,
-        "order": order,
-        "seed": seed,
-        "bias_step": bias_step,
-        "mode": mode,
-        "lr": lr,
-        "epochs": epochs,
-    }
-    check = tp.crosscheck(table.X, table.y, dtype=getattr(torch, dtype), num_classes=table.classes, **given)
-    rows = Table("", "epochs", "mistakes", "bias; weights")
-    for name, log in (("rule", check.rule), ("gradient", check.gradient)):
-        last: Any = log.last()
-        rows.add_row(name, str(len(log.epoch_ends)), str(len(log)), weights(last.weight, last.bias))
-    codes = ("-1", "+1") if table.classes is None else tuple(map(str, range(table.classes)))
+    how: dict[str, Any] = {"tie": tie, "order": order, "seed": seed, "bias_step": bias_step, "mode": mode, "lr": lr}
+    how |= {"epochs": epochs, "dtype": getattr(torch, dtype), "num_classes": table.classes}
+    check = tp.crosscheck(table.X, table.y, **how)
+    codes = ("-1", "+1") if table.classes is None else map(str, range(table.classes))
     pairs = zip(table.labels, codes, strict=True)
     labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
-    console, (samples, features) = open_console(), table.X.shape
-    console.print(visible(f"{data}: {samples} samples, {features} features, labels {labels}"))
-    console.print(rows)
+    samples, features = table.X.shape
+    say(f"{data}: {samples} samples, {features} features, labels {labels}")
+    for name, log in (("rule", check.rule), ("gradient", check.gradient)):
+        last: Any = log.last()
+        counts = f"{plural(len(log.epoch_ends), 'epoch')}, {plural(len(log), 'mistake')}"
+        say(f"  {name:8}  {counts}, (bias; weights) {weights(last.weight, last.bias)}")
     first = check.first_difference
     if first is None:
-        how = "to the bit" if check.exact else f"to {check.ulps:.2g} units in the last place"
-        console.print(f"equal: the same {len(check.rule)} mistakes, and the same weights {how}")
+        exactly = "to the bit" if check.exact else f"to {check.ulps:.2g} units in the last place"
+        say(f"equal: the same {len(check.rule)} mistakes, and the same weights {exactly}")
         return
-    sides = first.rule_weights, first.gradient_weights
-    console.print(
+    sides = (weights(each.weight, each.bias) for each in (first.rule_weights, first.gradient_weights))
+    say(
         f"different: first in epoch {first.epoch} at sample {first.sample}; scores {figures(first.rule.scores)} by "
-        f"rule, {figures(first.gradient.scores)} by gradient; weights "
-        f"{' and '.join(weights(each.weight, each.bias) for each in sides)}"
+        f"rule, {figures(first.gradient.scores)} by gradient; weights {' and '.join(sides)}"
     )
     raise SystemExit(1)
 
@@ -347,20 +301,18 @@ def separable(
                 why = " needs a new proof, not --verify; a proof in a file says itself whether there is a bias"
                 raise ParameterError(Option(name, given), why)
         raise SystemExit(_verify(data, verify, reading))
-    if out is not None:
-        output_file(out)
-    table = _load("separable", data, reading)
-    asked = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
-    certificate = replace(tp.theory.separability(table.X, table.y, **asked), labels=table.labels)
+    target, table = None if out is None else output_file(out), _load("separable", data, reading)
+    how = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
+    certificate = replace(tp.theory.separability(table.X, table.y, **how), labels=table.labels)
     samples, features = table.X.shape
     say(f"{data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
-    witness = [] if certificate.witness is None else sorted(set(certificate.witness.samples))
-    rows = f" (row{'s' * (len(witness) > 1)} {', '.join(str(sample + 1) for sample in witness)} of the data)"
+    witness = [] if certificate.witness is None else sorted({1 + sample for sample in certificate.witness.samples})
+    rows = f" (row{'s' * (len(witness) > 1)} {', '.join(map(str, witness))} of the data)"
     say(f"{certificate}{rows if 0 < len(witness) <= _SHOWN else ''}")
-    if out is not None:
-        certificate.save(out)
-        words = " ".join([shlex.join([out, data]), *(spelled(Option(*each), reading) for each in reading.items())])
-        say(f"the proof is in {out}; to check it: torchperc separable --verify {words}")
+    if target is not None:
+        certificate.save(target)
+        words = [shlex.join([str(target), data]), *(spelled(Option(*each), reading) for each in reading.items())]
+        say(f"the proof is in {target}; to check it: torchperc separable --verify {' '.join(words)}")
     raise SystemExit(1 if certificate.separable is None else 0)
 
 
@@ -424,31 +376,33 @@ def play(
     """
     from torchperc.lab.play.page import Play, content
 
-    name, lost = next(iter(reading), ""), log is not None and not Path(log).is_file()
+    name, given = next(iter(reading), ""), data is not None or log is not None
     bare = data is None and log is not None and not log.lower().endswith(".json")
     for wrong, why in (
-        (lost, f'--log {log} is no file; name the log itself, which result.log.save("run.npz") wrote'),
+        (
+            log and not Path(log).is_file(),
+            f'--log {log} is no file; name the log that result.log.save("run.npz") wrote',
+        ),
         (data is None and reading, f"--{name} is about a file of samples; name it by --data FILE"),
-        (data is log is None and features, "--features chooses features of data; name it by --data FILE or --log FILE"),
+        (not given and features, "--features chooses features of data; name it by --data FILE or --log FILE"),
         (bare, f"{log} holds no data; name the file that it was made on by --data FILE"),
-        (samples is not None and data is None, f"--samples {samples} draws from data; name it by --data FILE"),
-        (samples is not None and log, f"--samples {samples} draws from --data; a log is replayed with all its samples"),
+        (samples and data is None, f"--samples {samples} draws from data; name it by --data FILE"),
+        (samples and log, f"--samples {samples} draws from --data; a log is replayed with all its samples"),
     ):
         if wrong:
             raise ValueError(why)
     page = None if out is None else output_file(out)
-    if data is None and log is None:  # torch is not needed
-        shown = content()
+    if not given:  # torch is not needed
+        made = Play(content())
     else:
         from torchperc.lab.play.data import content_of_data, content_of_log, load_log
 
         table: Any = None if data is None else _load("play", data, reading, dense=False)
-        recorded, told = (None, {}) if log is None else load_log(Path(log), table)
-        if recorded is None:
-            shown = content_of_data(table, features=features, samples=samples)
+        if log is None:
+            made = Play(content_of_data(table, features=features, samples=samples))
         else:
-            shown = content_of_log(recorded, table=table, features=features, **told)
-    made = Play(shown)
+            recorded, told = load_log(Path(log), table)
+            made = Play(content_of_log(recorded, table=table, features=features, **told))
     say(f"the page: {made.open() if page is None else made.save(page)}")
 
 
@@ -492,14 +446,12 @@ def xor(
     settings = dict.fromkeys(product(widths, activation, loss, [check_rate("lr", rate) for rate in lr]))
     folder, rows, pictures = output_folder(out), list[dict[str, Any]](), dict[str, Any]()
     title = f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec"):
-        table.add_column(head, justify="left" if head in ("hidden", "activation", "loss") else "right")
-    for setting in settings:
-        width, name, lowered, rate = setting
+    heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
+    table = Table(*heads, title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for width, name, lowered, rate in settings:
         start = time.perf_counter()
         result = train(range(seeds), width, name, HEADS[lowered], lr=rate, steps=steps, inputs=inputs)
-        row: dict[str, Any] = dict(zip(("hidden", "activation", "loss", "lr"), setting, strict=True))
+        row: dict[str, Any] = {"hidden": width, "activation": name, "loss": lowered, "lr": rate}
         row |= {"success_rate": result.success_rate, "wilson_95": result.interval, "counts": result.counts}
         row |= {"seconds": round(time.perf_counter() - start, 3), "kinds": result.kinds}  # by seed
         row |= {"curves": f"curves-{width}-{name}-{lowered}-{rate:g}.png"}

@@ -1,19 +1,25 @@
-"""The command line: finds the command, reads its words, prints what is wrong in one line."""
+"""The command line: a command's arguments come from the signature of its function, an error is one line on stderr."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
+import inspect
 import os
+import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import warnings
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torchperc as tp
 from torchperc._checks import ParameterError, require_packages
-from torchperc.cli import commands, inputs, tag
-from torchperc.cli.options import add_arguments, parameters, spelled, summary
-from torchperc.cli.signals import SignalHandler, should_print
+from torchperc.cli import commands, tag
+from torchperc.cli.output import FLAGS, NAMES, is_first, say, spelled, warn
 
 CONFIGURED = {
     "fit": "train from a config",
@@ -22,6 +28,16 @@ CONFIGURED = {
     "predict": "labels or numbers by a checkpoint",
 }
 COMMANDS = ("learn", "apply", "tag", "export", "report", "separable", "crosscheck", *CONFIGURED, "demo", "play", "xor")
+TAG: dict[str, Callable[..., Any]] = {"fit": tag.fit, "eval": tag.evaluate, "apply": tag.apply}
+_HIDDEN = {
+    "options": {"path", "cache"},
+    "reading": {"path", "cache", "task", "stream"},
+    "layout": {"file", "default"},
+    "text": {"file", "default", "column"},
+}
+"""What is not an option, of the parameters that stand for ``**``, by the name of the latter."""
+_TRUTH = {"yes": True, "no": False, "auto": None}
+_SIGNALS = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, as the terminal was closed"}
 
 
 class UsageError(ValueError):
@@ -36,76 +52,49 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def fail(message: str, code: int = 2, *, of_all: bool = True) -> None:
-    """Say what is wrong in one line on stderr and leave with an exit code.
-
-    An error that several processes have, if it may be one ``of_all``, is said by the first of them.
-    """
-    text = " ".join(str(message).split())
-    if not of_all or should_print(text):
-        inputs.say(f"torchperc: error: {text}", sys.stderr)
-    raise SystemExit(code)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchperc`` command."""
-    with SignalHandler() as handler:
-        try:
-            _run(list(sys.argv[1:] if argv is None else argv), handler)
-        except BaseException:
-            if not handler.sentence:
-                raise
-            handler.say()  # whatever became of the exception on its way
-            raise SystemExit(handler.code) from None
-        finally:
-            # a program, which ends here: its objects need not be looked through for garbage first; Triton complains
-            if argv is None and "triton" not in sys.modules:
-                gc.freeze()
-
-
-def _run(words: list[str], handler: SignalHandler) -> None:
     try:
-        _dispatch(words)
+        with _signals() as faults:
+            _run(list(sys.argv[1:] if argv is None else argv), faults)
+    finally:
+        # a program, which ends here: its objects need not be looked through for garbage first; Triton complains
+        if argv is None and "triton" not in sys.modules:
+            gc.freeze()
+
+
+def _run(words: list[str], faults: list[Any]) -> None:
+    warnings.showwarning = warn
+    try:
+        if words and words[0] in CONFIGURED:
+            _run_configured(words)
+        else:
+            _call(vars(_parsed(words)))
         sys.stdout.flush()
-    except RuntimeError as error:
-        if type(error).__name__ != "ProcessError":  # whose module takes long to import
-            raise
-        fail(str(error), code=1, of_all=False)
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
     except (ValueError, TypeError, OSError) as error:
-        if handler.fault is None or not isinstance(error, OSError):
+        if not faults or not isinstance(error, OSError):
             fail(str(error))
-    except KeyboardInterrupt:
-        inputs.say("torchperc: interrupted", sys.stderr)
+    except KeyboardInterrupt:  # where no signal is listened for
+        say("torchperc: interrupted", sys.stderr)
         raise SystemExit(130) from None
-    if handler.fault is not None:  # of the only thread that there is, which writes for TensorBoard
-        reason = getattr(handler.fault, "strerror", None) or handler.fault
+    except RuntimeError as error:
+        if type(error).__name__ != "ProcessError":  # whose module takes long to import
+            raise
+        fail(str(error), code=1)
+    if faults:  # of the only thread that there is, which writes for TensorBoard
+        reason = getattr(faults[0], "strerror", None) or faults[0]
         fail(f"cannot write the event files of the run ({reason}); free some space, or choose a writable folder")
 
 
-def _dispatch(words: list[str]) -> None:
-    inputs.one_line_warnings()
-    known: dict[str, Any] = {"out": None}
-    try:
-        if words and words[0] in CONFIGURED:
-            _run_configured(words)
-            return
-        given = vars(_parsed(words))
-        name = given.pop("command")
-        if name == "tag":
-            known = given
-            tag.run(argparse.Namespace(**given))
-            return
-        command = getattr(commands, name)
-        known = {"missing": None}  # an option of learn, which errors of apply name
-        known |= {each.name: each.default for each, _ in parameters(command)}
-        if len(given.get("source", ())) == 1:  # which may be a name instead of a file
-            given["source"] = given["source"][0]
-        command(**{name: value for name, value in given.items() if value != known[name]})
-    except ParameterError as error:
-        raise ValueError(error.text(lambda option: spelled(option, known))) from None
+def fail(message: str, code: int = 2) -> None:
+    """Say what is wrong in one line on stderr and leave; of processes that have not met yet, the first says it."""
+    dist = sys.modules.get("torch.distributed")
+    if is_first() or (dist is not None and dist.is_available() and dist.is_initialized()):
+        say(f"torchperc: error: {' '.join(message.split())}", sys.stderr)
+    raise SystemExit(code)
 
 
 def _run_configured(words: list[str]) -> None:
@@ -116,7 +105,55 @@ def _run_configured(words: list[str]) -> None:
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # of a process that is lost, torch prints its own stack
     from torchperc.cli import fit
 
-    fit.run(["--help" if word == "--help.all" else word for word in words])
+    try:
+        fit.run(["--help" if word == "--help.all" else word for word in words])
+    except ParameterError as error:
+        raise ValueError(error.text(lambda option: spelled(option, {"out": None}))) from None
+
+
+def _call(given: dict[str, Any]) -> None:
+    """Call the function of a command; an error names its options as they are written here."""
+    name = given.pop("command")
+    command = TAG[given.pop("action")] if name == "tag" else getattr(commands, name)
+    known = {each.name: each.default for each, _ in parameters(command)}
+    if name != "tag" and len(given.get("source", ())) == 1:  # which may be a name instead of a file
+        given["source"] = given["source"][0]
+    try:
+        command(**{name: value for name, value in given.items() if value != known[name]})
+    except ParameterError as error:  # errors of apply name an option of learn
+        raise ValueError(error.text(lambda option: spelled(option, {"missing": None, **known}))) from None
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[Any]]:
+    """Within the block a signal ends the command after cleanup, a second one at once; yields what threads raise.
+
+    Signals that are ignored, as by ``nohup``, stay so.
+    """
+    faults: list[Any] = []
+    hook, threading.excepthook = threading.excepthook, lambda args: faults.append(args.exc_value)
+    own = threading.current_thread() is threading.main_thread()  # no other can listen
+    known = [getattr(signal, name) for name in _SIGNALS if own and hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in known if signal.getsignal(number) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, _leave)
+    try:
+        yield faults
+    finally:
+        threading.excepthook = hook
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    if is_first():
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            os.write(2, f"torchperc: {_SIGNALS[signal.Signals(number).name]}\n".encode())
+    raise SystemExit(128 + number)
+
+
+# --- arguments ----------------------------------------------------------------------------------------------------
 
 
 def _parsed(words: list[str]) -> argparse.Namespace:
@@ -136,13 +173,92 @@ def parser(several: bool = True) -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"torchperc {tp.__version__}")
     found = made.add_subparsers(dest="command", required=True, metavar="command")
     for name in COMMANDS:
-        if name in CONFIGURED:
+        if name == "tag":
+            text = "Tags for the tokens of sentences, learned by the perceptron rule on whole sentences."
+            tags = found.add_parser(name, help=text.partition(",")[0].lower(), description=text)
+            actions = tags.add_subparsers(dest="action", required=True, metavar="fit | eval | apply")
+            for action, function in TAG.items():
+                _add_command(actions, action, function, several)
+        elif name in CONFIGURED:
             found.add_parser(name, help=CONFIGURED[name])
-        elif name == "tag":
-            tag.add_arguments(
-                found.add_parser(name, help="learn to tag the tokens of sentences, evaluate, tag new text")
-            )
         else:
-            command = getattr(commands, name)
-            add_arguments(found.add_parser(name, help=summary(command)), command, several)
+            _add_command(found, name, getattr(commands, name), several)
     return made
+
+
+def _add_command(found: Any, name: str, function: Callable[..., Any], several: bool) -> None:
+    about = _plain(inspect.getdoc(function) or "").partition("\nArgs:\n")[0].partition("\nExample")[0]
+    summary = about.partition("\n")[0].rstrip(".").replace("%", "%%")
+    add_arguments(found.add_parser(name, help=summary, description=about), function, several)
+
+
+def parameters(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, str]]:
+    """The parameters of a command with what its docstring says of each; those of ``read`` in place of ``**``."""
+    told, own = _told(function), inspect.signature(function).parameters
+    for parameter in own.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            if not str(parameter.annotation).startswith("Callable"):
+                yield parameter, told[parameter.name]
+            continue
+        for source in (tag.read,) if parameter.name in ("layout", "text") else (tp.data.read, tp.data.ReadOptions):
+            told = _told(source)
+            for name, each in inspect.signature(source).parameters.items():
+                if name not in {*own, *_HIDDEN[parameter.name]} and each.kind is not each.VAR_KEYWORD:
+                    yield each, told[name]
+
+
+def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], several: bool = True) -> None:
+    """Describe a command by its function; an option of several words reads one word each time unless ``several``."""
+    for parameter, text in parameters(function):
+        name, default, required = parameter.name, parameter.default, parameter.default is inspect.Parameter.empty
+        shown, how = NAMES.get(name, name), _reading(parameter, several)
+        if default == "-" or (required and parameter.kind is not parameter.KEYWORD_ONLY):
+            more = {} if required else {"nargs": "?", "default": default}
+            parser.add_argument(name, metavar="RUN" if shown == "run" else shown, help=text, **how, **more)
+            continue
+        if default is not False and default not in (None, (), inspect.Parameter.empty) and "default" not in text:
+            values = default if isinstance(default, tuple) else ["yes" if default is True else default]
+            text = f"{text.rstrip('.')} (default: {' '.join(map(str, values))})"
+        flags = ["-o"] * (shown == "out") + [f"--{shown.replace('_', '-')}"]
+        parser.add_argument(*flags, dest=name, default=argparse.SUPPRESS, required=required, help=text, **how)
+
+
+def _reading(parameter: inspect.Parameter, several: bool) -> dict[str, Any]:
+    """How argparse reads the words of a parameter, by its annotation."""
+    kind, how = str(parameter.annotation), dict[str, Any]()
+    choices = re.search(r"Literal\[([^\]]*)\]", kind)
+    number = re.search(r"\b(int|float)\b", kind.replace("str | int", "str"))
+    if "bool" in kind:
+        if parameter.default is False or parameter.name in FLAGS:
+            return {"action": "store_true"}
+        return {"type": _truth, "metavar": "{yes,no,auto}" if parameter.default is None else "{yes,no}"}
+    if choices:
+        how["choices"] = literal_eval(f"({choices[1]},)")
+    elif number:
+        how["type"] = {"int": int, "float": float}[number[1]]
+    if kind.startswith("tuple["):
+        how["nargs"] = kind.partition("]")[0].count(",") + 1
+    elif "Sequence[" in kind and parameter.default is inspect.Parameter.empty:
+        how["nargs"] = "+"
+    elif "Sequence[" in kind:
+        words = {"nargs": "*" if parameter.name == "keep" else "+", "action": "extend"}
+        how |= words if several else {"action": "append"}
+    return how
+
+
+def _truth(word: str) -> bool | None:
+    if word not in _TRUTH:
+        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {', '.join(_TRUTH)})")
+    return _TRUTH[word]
+
+
+def _told(function: Callable[..., Any]) -> dict[str, str]:
+    """What a docstring says of each parameter."""
+    arguments = _plain(inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
+    return {name: " ".join(text.split()).replace("%", "%%") for name, text in found}
+
+
+def _plain(text: str) -> str:
+    """A docstring without its markup."""
+    return re.sub(r':\w+:`[~.\w]*?(\w+)`|``"?([^`"]*)"?``', lambda found: found[1] or found[2], text)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import functools
-import importlib.util
 import io
-import itertools
 import os
 import re
 import signal
@@ -25,7 +23,7 @@ from rich.table import Table
 
 from torchperc._checks import ParameterError
 from torchperc._files import locked_folder, moved_aside, write_atomically
-from torchperc.cli.inputs import open_console, say, warn
+from torchperc.cli.output import open_console, say, warn
 from torchperc.learn.candidates import few_threads
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule, fitted_model, quiet
 from torchperc.lightning.checkpoints import LAST
@@ -36,8 +34,8 @@ from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
 from torchperc.samples import process_group
 
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
-_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_NO_CLASSES = ("data", "out", "ckpt_path")  # options whose text is never the name of a class
+_CLASS = re.compile(r"(?:class_path:|model:|^\s*-)\s+['\"]?([^\W\d]\w*(?:\.[^\W\d]\w*)+)", re.MULTILINE)
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 
 class _RunFolder:
@@ -63,10 +61,12 @@ class _RunFolder:
 
 
 class _CLI(LightningCLI):
-    def __init__(self, *args: Any, **options: Any) -> None:
-        self._called = options["args"][:1]
+    def __init__(self, words: list[str], **options: Any) -> None:
+        self._called = words[:1]
+        options |= {"subclass_mode_model": True, "save_config_callback": None, "seed_everything_default": 0}
+        options["parser_kwargs"] = {"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False}
         with contextlib.ExitStack() as self._claims:
-            super().__init__(*args, **options)
+            super().__init__(pl.LightningModule, TabularDataModule, args=words, **options)
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """The one called; to describe all four, each with every option of a Trainer, takes a third of a short run."""
@@ -183,42 +183,29 @@ def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
 def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
     quiet()
     words = [_with_underscores(word) for word in words]
-    foreign = [name for config in _configs(words) for name in _foreign(config)]
+    configs = [Path(word.rpartition("=")[2]) for word in words if word.endswith((".yaml", ".yml"))]
+    foreign = dict.fromkeys(name for path in configs for name in _foreign(path))
     if foreign and not trust:
         warn(
-            f"the config names {', '.join(dict.fromkeys(foreign))}: a config is a program, and this part of it is not "
-            "of torch, lightning or torchperc; read it before you run it; --trust runs it without this warning"
+            f"the config names {', '.join(foreign)}: a config is a program, and this part of it is not of torch, "
+            "lightning or torchperc; read it before you run it; --trust runs it without this warning"
         )
     try:
-        return _CLI(
-            pl.LightningModule,
-            TabularDataModule,
-            subclass_mode_model=True,
-            save_config_callback=None,
-            seed_everything_default=0,
-            parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
-            args=words,
-            **options,
-        )
+        return _CLI(words, **options)
     except ParameterError:
         raise
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(_readable(str(error))) from None
     except MisconfigurationException as error:  # such as a device that is not there
-        text = str(error).rstrip("!.")
-        known = re.search("gpu|machine", text, re.IGNORECASE)
-        raise ValueError(f"{text}; choose by --trainer.accelerator and --trainer.devices" if known else text) from None
+        raise ValueError(f"{str(error).rstrip('!.')}; choose by --trainer.accelerator and --trainer.devices") from None
     except RuntimeError as error:
         if not process_group.is_lost(error):
             raise
         if process_group.rank_and_size()[1] > 1:
             raise process_group.lost(error) from None
-        address, port = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
-        raise ValueError(
-            f"the processes did not meet at {address}:{port} in time ({process_group.plain_text(error)}); check "
-            "MASTER_ADDR and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
-            "--trainer.strategy.init_args.timeout 0:10:00 waits ten minutes"
-        ) from None
+        where, why = ":".join(os.environ.get(name, "?") for name in _MEETING), process_group.plain_text(error)
+        remedy = f"check {' and '.join(_MEETING)}, and that all processes were started"
+        raise ValueError(f"the processes did not meet at {where} in time ({why}); {remedy}") from None
 
 
 def _readable(message: str) -> str:
@@ -239,43 +226,14 @@ def _with_underscores(word: str) -> str:
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
-def _configs(words: list[str]) -> Iterator[dict[str, Any]]:
-    """The content of each config that is named."""
-    for word, following in itertools.pairwise([*words, ""]):
-        if word not in ("--config", "-c") and not word.startswith("--config="):
-            continue
-        path = Path(word.partition("=")[2] or following)
-        try:
-            content = yaml.safe_load(path.read_text())
-        except OSError as error:
-            raise ValueError(f"cannot read config {path}: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
-        if not isinstance(content, dict):
-            raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
-        yield content
-
-
-def _foreign(value: Any) -> Iterator[str]:
-    """Names of classes, and of further configs, that lead out of the packages known here."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            if name not in _NO_CLASSES:
-                yield from _foreign(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _foreign(each)
-    elif isinstance(value, str) and _DOTTED.fullmatch(value):
-        package = value.partition(".")[0]
-        if package not in _KNOWN and (value.endswith((".yaml", ".yml", ".json")) or _importable(package)):
-            yield value
-
-
-def _importable(package: str) -> bool:
+def _foreign(path: Path) -> list[str]:
+    """Classes of other packages that a config names; a file that is no YAML is an error."""
     try:
-        return importlib.util.find_spec(package) is not None  # which looks for it and runs nothing
-    except ValueError:  # one that is half there
-        return True
+        text = path.read_text()
+        yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"cannot read config {path}: {error}") from None
+    return [name for name in _CLASS.findall(re.sub("#.*", "", text)) if name.partition(".")[0] not in _KNOWN]
 
 
 def _errors(model: pl.LightningModule, data: TabularDataModule) -> Iterator[tuple[str, float]]:

@@ -2,128 +2,74 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torchperc as tp
 from torchperc._checks import Option, ParameterError
 from torchperc._files import atomic_path
-from torchperc.cli import inputs
+from torchperc.cli.output import output_file, say
 from torchperc.reports.text import percent, plural, visible
 
 _SENTENCES = 1000  # of a block that is tagged at once
-_ACTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "fit": (
-        "Learns from a file of tokens and tags: a token per line, columns between blanks or tabs, blank lines between "
-        "sentences; or CoNLL-U or word/TAG text. Columns before that of the tags are features, others are ignored.",
-        {
-            "file": {"metavar": "FILE", "help": "tokens with tags"},
-            "--dev": {"metavar": "FILE", "help": "evaluate on this file after each epoch"},
-            "--out": {"metavar": "MODEL", "help": "file of the tagger (default: runs/ and the name of the file)"},
-            "--overwrite": {"action": "store_true", "help": "replace the file of the tagger if there is one"},
-            "--epochs": {"type": int, "default": 5, "metavar": "N", "help": "passes over the file (default: 5)"},
-            "--templates": {"metavar": "FILE", "help": "feature templates in the syntax of CRF++"},
-            "--seed": {"type": int, "default": 0, "help": "random seed for shuffling sentences (default: 0)"},
-        },
-    ),
-    "eval": (
-        "Compares a tagger with the tags of a file: accuracy, known and unknown words, entities, confusions. Exit code "
-        "2 if the file has tags that the tagger does not know, which count as wrong.",
-        {"model": {"metavar": "MODEL"}, "file": {"metavar": "FILE", "help": "tokens with tags"}},
-    ),
-    "apply": (
-        "Tags new text: a sentence per line, words between blanks; or tokens with the columns of training. Writes a "
-        "token and its tag per line; of CoNLL-U only form, upos and the new tag.",
-        {
-            "model": {"metavar": "MODEL", "help": "a file written by tag fit"},
-            "file": {"metavar": "FILE", "nargs": "?", "default": "-", "help": "text (default: standard input)"},
-            "-o --out": {"metavar": "OUT", "help": "write to this file (default: standard output)"},
-        },
-    ),
-}
+_TAB = ("\\t", "\t")  # which a shell has no short way to write
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its three actions."""
-    parser.description = "Tags for the tokens of sentences, learned by the perceptron rule on whole sentences."
-    actions = parser.add_subparsers(dest="action", required=True, metavar="fit | eval | apply")
-    for name, (text, arguments) in _ACTIONS.items():
-        action = actions.add_parser(name, help=text.split(":")[0].lower(), description=text)
-        for names, options in arguments.items():
-            action.add_argument(*names.split(), **options)
-        if name != "apply":
-            action.add_argument("--column", help="column of the tags by number from 1, in CoNLL-U also by name")
-        formats = ("conll", "conllu", "slash", *(["text"] if name == "apply" else []))
-        action.add_argument("--format", choices=formats, help="of the file (default: by its name and first lines)")
-        action.add_argument("--separator", help="between columns, \\t for a tab (default: runs of blanks and tabs)")
+def fit(
+    file: str,
+    *,
+    dev: str | None = None,
+    out: str | None = None,
+    overwrite: bool = False,
+    epochs: int = 5,
+    templates: str | None = None,
+    seed: int = 0,
+    **layout: Any,
+) -> None:
+    """Learn from a file of tokens and tags.
 
+    A token per line, columns between blanks or tabs, blank lines between sentences; or CoNLL-U or word/TAG text.
+    Columns before that of the tags are features, others are ignored.
 
-def run(arguments: argparse.Namespace) -> None:
-    """Learn, evaluate or tag."""
-    inputs.one_line_warnings()
-    if arguments.separator is not None:
-        arguments.separator = arguments.separator.replace("\\t", "\t")  # a shell has no short way to write a tab
-    {"fit": _fit, "eval": _evaluate, "apply": _apply}[arguments.action](arguments)
-
-
-def _read(arguments: argparse.Namespace, file: str, default: int) -> tuple[list[Any], int, dict[str, Any]]:
-    """Return sentences, the number of the tags' column from 0 (``default`` if none is given), how it was read."""
-    from torchperc.sequences import files
-
-    how: dict[str, Any] = {"separator": arguments.separator, "format": arguments.format or files.format_of(file)}
-    named = arguments.column
-    if how["format"] == "conllu":
-        number = int(named) if named and named.isdecimal() else 0
-        how["column"] = files.CONLLU[number - 1] if 1 <= number <= 10 else named or "upos"
-        return files.read(file, **how), 1, how
-    sentences = files.read(file, **how)
-    width = len(sentences[0][0])
-    if named is None and (default >= width or width < 2):
-        where = f"{file}, line {files.line_of(file, lambda token: True, **how)}"
-        raise ValueError(f"{where}: found {plural(width, 'column')} and none of tags; a token needs a word and a tag")
-    if named is None:
-        return sentences, default % width, how
-    if not named.isdecimal() or not 2 <= int(named) <= width:
-        why = f" is not a column of tags in {file}, which has {plural(width, 'column')}, the first of them the words"
-        raise ParameterError(Option("column", named), why)
-    return sentences, int(named) - 1, how
-
-
-def _fit(arguments: argparse.Namespace) -> None:
-    from torchperc.sequences.features import Templates
-    from torchperc.sequences.tagger import Tagger
-
-    out = None if arguments.out is None else inputs.output_file(arguments.out)
-    if out is not None and out.exists() and not arguments.overwrite:
+    Args:
+        file: tokens with tags
+        dev: evaluate on this file after each epoch
+        out: file of the tagger (default: runs/ and the name of the file)
+        overwrite: replace the file of the tagger if there is one
+        epochs: passes over the file
+        templates: file of feature templates in the syntax of CRF++
+        seed: random seed for shuffling sentences
+    """
+    target = None if out is None else output_file(out)
+    if target is not None and target.exists() and not overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
-    templates = arguments.templates and Templates.read(arguments.templates)
-    sentences, column, _ = _read(arguments, arguments.file, -1)
-    dev = None if arguments.dev is None else _read(arguments, arguments.dev, column)[0]
+    given = None if templates is None else tp.sequences.Templates.read(templates)
+    sentences, place, _ = read(file, -1, **layout)
+    held = None if dev is None else read(dev, place, **layout)[0]
     names = [str(number + 1) for number in range(len(sentences[0][0]))]
-    features = f"features of column{'s' * (column > 1)} {', '.join(names[:column])}"
-    features += f"; ignored: {', '.join(names[column + 1 :])}" if column + 1 < len(names) else ""
     counts = f"{plural(len(sentences), 'sentence')}, {plural(sum(map(len, sentences)), 'token')}"
-    inputs.say(f"{arguments.file}: {counts}; tags in column {column + 1}, {features}")
+    ignored = f"; ignored: {', '.join(names[place + 1 :])}" if place + 1 < len(names) else ""
+    features = f"features of column{'s' * (place > 1)} {', '.join(names[:place])}{ignored}"
+    say(f"{file}: {counts}; tags in column {place + 1}, {features}")
     if len(sentences) == 1 and len(sentences[0]) > 200:
-        inputs.say("Note: all tokens are one sentence; sentences are separated by empty lines.")
-    held = "  dev accuracy" if dev is not None else ""
-    print(f"epoch  wrong sentences  wrong tokens  training accuracy     time{held}", flush=True)
-    options: dict[str, Any] = {"dev": dev, "templates": templates, "watch": _show}
-    tagger = Tagger.fit(sentences, column, epochs=arguments.epochs, seed=arguments.seed, **options)
-    if out is None:
-        stem = Path(arguments.file).name.split(".")[0] or "tagger"
+        say("Note: all tokens are one sentence; sentences are separated by empty lines.")
+    last = "" if held is None else "  dev accuracy"
+    print(f"epoch  wrong sentences  wrong tokens  training accuracy     time{last}", flush=True)
+    tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, templates=given, epochs=epochs, seed=seed, watch=_show)
+    if target is None:
+        stem = Path(file).name.split(".")[0] or "tagger"
         numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
-        out = next(path for path in numbered if not path.exists())
-        out.parent.mkdir(parents=True, exist_ok=True)
-    tagger.save(out)
-    inputs.say(f"{tagger!r} is in {out}, {out.stat().st_size:,} bytes. Next steps:")
-    named, ending = shlex.quote(str(out)), "txt" if tagger.columns == 1 else "conll"
-    inputs.say(f"  evaluate it        torchperc tag eval {named} other{Path(arguments.file).suffix}")
-    inputs.say(f"  tag new text       torchperc tag apply {named} new.{ending}")
+        target = next(path for path in numbered if not path.exists())
+        target.parent.mkdir(parents=True, exist_ok=True)
+    tagger.save(target)
+    named, ending = shlex.quote(str(target)), "txt" if tagger.columns == 1 else "conll"
+    say(f"{tagger!r} is in {target}, {target.stat().st_size:,} bytes. Next steps:")
+    say(f"  evaluate it        torchperc tag eval {named} other{Path(file).suffix}")
+    say(f"  tag new text       torchperc tag apply {named} new.{ending}")
 
 
 def _show(epoch: Any) -> None:
@@ -133,48 +79,97 @@ def _show(epoch: Any) -> None:
     print(f"{counts}  {percent(epoch.accuracy, '.2f'):>17}  {epoch.seconds:5.2f} s{dev}", flush=True)
 
 
-def _evaluate(arguments: argparse.Namespace) -> None:
-    from torchperc.sequences import files
-    from torchperc.sequences.tagger import Tagger
+def evaluate(model: str, file: str, **layout: Any) -> None:
+    """Compare a tagger with the tags of a file.
 
-    tagger = Tagger.load(arguments.model)
-    sentences, column, how = _read(arguments, arguments.file, tagger.columns)
-    print(*map(visible, str(tagger.evaluate(sentences, column)).splitlines()), sep="\n")
-    if unseen := {token[column] for sentence in sentences for token in sentence} - set(tagger.tags):
-        number = files.line_of(arguments.file, lambda token: token[column] in unseen, **how)
+    Prints accuracy, known and unknown words, entities, confusions. Exit code 2 if the file has tags that the tagger
+    does not know, which count as wrong.
+
+    Args:
+        model: a file written by tag fit
+        file: tokens with tags
+    """
+    tagger = tp.sequences.Tagger.load(model)
+    sentences, place, how = read(file, tagger.columns, **layout)
+    print(*map(visible, str(tagger.evaluate(sentences, place)).splitlines()), sep="\n")
+    if unseen := {token[place] for sentence in sentences for token in sentence} - set(tagger.tags):
+        number = tp.sequences.files.line_of(file, lambda token: token[place] in unseen, **how)
         some = ", ".join(map(repr, sorted(unseen)[:5]))
-        raise ValueError(f"{arguments.file}, line {number}: tags unknown to the tagger count as wrong: {some}")
+        raise ValueError(f"{file}, line {number}: tags unknown to the tagger count as wrong: {some}")
 
 
-def _apply(arguments: argparse.Namespace) -> None:
-    from torchperc.sequences import files
-    from torchperc.sequences.tagger import Tagger
+def read(
+    file: str,
+    default: int,
+    *,
+    column: str | None = None,
+    format: Literal["conll", "conllu", "slash", "text"] | None = None,
+    separator: str | None = None,
+) -> tuple[list[Any], int, dict[str, Any]]:
+    """Return sentences, the number of the tags' column from 0, and how the file was read.
 
-    out = None if arguments.out is None else inputs.output_file(arguments.out)
-    for read, what in ((arguments.file, "file to be tagged"), (arguments.model, "tagger")):
-        if out is not None and out.exists() and Path(read).exists() and out.samefile(read):
-            raise ParameterError(Option("out", out), f" is the {what}; choose another")
-    tagger = Tagger.load(arguments.model)
-    source: Any = sys.stdin.buffer if arguments.file == "-" else arguments.file
-    kind = arguments.format or ("text" if tagger.columns == 1 else "conll")
-    if arguments.format is None and Path(arguments.file).is_file():
-        kind = files.format_of(arguments.file, plain=tagger.columns == 1)
-        if kind != "text" and Path(arguments.file).suffix == ".txt":
-            print(visible(f"{arguments.file} is read as {kind}; use --format text for plain text"), file=sys.stderr)
-    sentences = files.iter_sentences(source, kind, separator=arguments.separator)
-    first, between, tokens = next(sentences, []), arguments.separator or "\t", 0
+    Args:
+        file: tokens with tags
+        default: number of the tags' column if none is given
+        column: of the tags, by number from 1, in CoNLL-U also by name (default: the last, as in training, or upos)
+        format: of the file (default: by its name and first lines)
+        separator: between columns, \\t for a tab (default: runs of blanks and tabs)
+    """
+    files = tp.sequences.files
+    how: dict[str, Any] = {"format": format or files.format_of(file)}
+    how["separator"] = None if separator is None else separator.replace(*_TAB)
+    if how["format"] == "conllu":
+        names = dict(zip(map(str, range(1, 11)), files.CONLLU, strict=True))
+        how["column"] = names.get(column or "4", column)
+        return files.read(file, **how), 1, how
+    sentences = files.read(file, **how)
+    width = len(sentences[0][0])
+    if column is None and (default >= width or width < 2):
+        found = f"{file}, line {files.line_of(file, lambda token: True, **how)}: found {plural(width, 'column')}"
+        raise ValueError(f"{found} and none of tags; a token needs a word and a tag")
+    if column is not None and (not column.isdecimal() or not 2 <= int(column) <= width):
+        why = f" is not a column of tags in {file}, which has {plural(width, 'column')}, the first of them the words"
+        raise ParameterError(Option("column", column), why)
+    return sentences, default % width if column is None else int(column) - 1, how
+
+
+def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -> None:
+    """Tag new text.
+
+    A sentence per line, words between blanks; or tokens with the columns of training. Writes a token and its tag per
+    line; of CoNLL-U only form, upos and the new tag.
+
+    Args:
+        model: a file written by tag fit
+        file: text (default: standard input)
+        out: write to this file (default: standard output)
+    """
+    files, target = tp.sequences.files, None if out is None else output_file(out)
+    separator = text.get("separator", "\t").replace(*_TAB)
+    for given, what in ((file, "file to be tagged"), (model, "tagger")):
+        if target is not None and target.exists() and Path(given).exists() and target.samefile(given):
+            raise ParameterError(Option("out", target), f" is the {what}; choose another")
+    tagger = tp.sequences.Tagger.load(model)
+    source: Any = sys.stdin.buffer if file == "-" else file
+    kind = text.get("format", "text" if tagger.columns == 1 else "conll")
+    if "format" not in text and Path(file).is_file():
+        kind = files.format_of(file, plain=tagger.columns == 1)
+        if kind != "text" and Path(file).suffix == ".txt":
+            say(f"{file} is read as {kind}; use --format text for plain text", sys.stderr)
+    sentences = files.iter_sentences(source, kind, separator=separator if "separator" in text else None)
+    first, tokens = next(sentences, []), 0
     if not first or len(first[0]) < tagger.columns:
         found = f"{files.name_of(source)} has {plural(len(first[0]), 'column') if first else 'no tokens'}"
         raise ValueError(f"{found}; the tagger was trained on {plural(tagger.columns, 'column')} besides the tag")
     sentences = itertools.chain([first], sentences)
     with contextlib.ExitStack() as stack:
-        part = None if out is None else stack.enter_context(atomic_path(out))
-        file = sys.stdout.buffer if part is None else stack.enter_context(part.open("wb"))
+        part = None if target is None else stack.enter_context(atomic_path(target))
+        stream = sys.stdout.buffer if part is None else stack.enter_context(part.open("wb"))
         while block := list(itertools.islice(sentences, _SENTENCES)):
             for sentence, tags in zip(block, tagger.apply(block), strict=True):
-                rows = (between.join((*token, tag)) for token, tag in zip(sentence, tags, strict=True))
-                file.write(("\n".join(rows) + "\n\n").encode())
+                rows = (separator.join((*token, tag)) for token, tag in zip(sentence, tags, strict=True))
+                stream.write(("\n".join(rows) + "\n\n").encode())
                 tokens += len(sentence)
-            file.flush()  # what comes through a pipe is passed on block by block
-    if out is not None:
-        inputs.say(f"{plural(tokens, 'tag')} in {out}")
+            stream.flush()  # what comes through a pipe is passed on block by block
+    if target is not None:
+        say(f"{plural(tokens, 'tag')} in {target}")

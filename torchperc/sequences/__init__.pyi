@@ -1,6 +1,6 @@
+from . import files as files
 from .chain import ChainPerceptron as ChainPerceptron
 from .chain import ChainScores as ChainScores
-from .chain import StructuredHead as StructuredHead
 from .chain import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate

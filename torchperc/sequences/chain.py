@@ -1,8 +1,7 @@
-"""A perceptron over whole tag sequences: scores, decoding in torch on any device, its loss and its head."""
+"""A perceptron over whole tag sequences: scores, decoding in torch on any device, and its loss."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 
 from torchperc._checks import check_float_dtype, check_int, check_number
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
 from torchperc.nn.losses import _Loss
 from torchperc.sequences.rule import ChainWeights, chain_problem
 from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Sequences, split
@@ -279,40 +277,3 @@ class StructuredPerceptronLoss(_Loss):
         wrong, apart = (found, apart) if y.dim() == 2 else (found[0], apart[0])
         loss = ChainPerceptron.score(scores, wrong) + self.margin * apart - ChainPerceptron.score(scores, y)
         return loss - loss.detach().clamp(max=0), apart > 0  # rounding may leave it below 0
-
-
-@dataclass(frozen=True)
-class StructuredHead(Head):
-    """Output and decision are the best tag sequence, by Viterbi; the loss is :class:`StructuredPerceptronLoss`.
-
-    Args:
-        margin: by which a sequence must beat each other one per tag in which they differ; 0 is the classic criterion.
-
-    Example:
-        >>> head, scores = StructuredHead(), ChainPerceptron(1, 2)(torch.ones(1, 3, 1))
-        >>> head.decide(scores), head.mistakes(scores, torch.tensor([[0, 0, 1]]))
-        (tensor([[0, 0, 0]]), tensor([True]))
-    """
-
-    margin: float = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "margin", check_number("margin", self.margin, at_least=0))
-
-    def output(self, scores: Any) -> Tensor:
-        """Return the best tags: (N, T), −100 behind the end of each sequence."""
-        return best_tags(scores)
-
-    decide = output
-
-    def loss(self, scores: Any, y: Tensor, reduction: str = "mean") -> Tensor:
-        """Return the perceptron criterion of whole sequences."""
-        return StructuredPerceptronLoss(reduction, self.margin).forward(scores, y)
-
-    def mistakes(self, scores: Any, y: Tensor) -> Tensor:
-        """Return which sequences the loss moves the weights for: (N,)."""
-        return self.judge(scores, y)[1]
-
-    def judge(self, scores: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return :meth:`loss` of each sequence and :meth:`mistakes`, which need the same search."""
-        return StructuredPerceptronLoss("none", self.margin).judge(scores, y)

@@ -71,12 +71,15 @@ class Templates:
         self.groups: dict[tuple[str, ...], list[tuple[Macro, ...]]] = {}  # by the text around the macros
         for number, line in enumerate(map(str.strip, text.splitlines()), 1):
             where = f"{name}, line {number}"
-            if line.startswith("B") and "%" in line:
-                raise ValueError(f"{where}: {line!r} asks for pairs of tags with a macro; write B alone")
-            if line and line[0] not in "#B":
-                texts, macros = _parsed(line, where)
-                known = self.groups.setdefault(texts, [])
-                known += [] if macros in known else [macros]
+            if not line or line[0] == "#" or (line[0] == "B" and "%" not in line):
+                continue
+            if line[0] != "U":
+                begins = "U (a template), B alone (pairs of tags) nor # (a comment)"
+                raise ValueError(f"{where}: {line!r} begins with neither {begins}")
+            texts = _MACRO.split(line)  # text, kind, arguments, text, …
+            macros = tuple(map(_macro, texts[1::3], texts[2::3], repeat(where)))
+            known = self.groups.setdefault(tuple(texts[::3]), [])
+            known += [] if macros in known else [macros]
         if not self.groups:
             raise ValueError(f"{name} has no template; write at least one line such as U00:%x[0,0]")
 
@@ -110,17 +113,6 @@ class Templates:
 
     def __len__(self) -> int:
         return sum(map(len, self.groups.values()))
-
-    def __repr__(self) -> str:
-        return f"Templates({self.text!r})"
-
-
-def _parsed(line: str, where: str) -> tuple[tuple[str, ...], tuple[Macro, ...]]:
-    """A template's text before, between and behind its macros, and the macros."""
-    if line[0] != "U":
-        raise ValueError(f"{where}: {line!r} begins with neither U (a template), B (pairs of tags) nor # (a comment)")
-    texts = _MACRO.split(line)  # text, kind, arguments, text, …
-    return tuple(texts[::3]), tuple(map(_macro, texts[1::3], texts[2::3], repeat(where)))
 
 
 def _macro(kind: str, arguments: str | None, where: str) -> Macro:
@@ -184,9 +176,10 @@ def columns_of(sentences: Sequence[Sequence[Any]], count: int | None = None) -> 
         which = f"sentence {int(np.argmin(lengths))} is" if len(lengths) else "sentences are"
         raise ValueError(f"{which} empty; leave empty sentences out and give at least one")
     tokens = list(chain.from_iterable(sentences))
-    tokens = tokens if isinstance(tokens[0], tuple | list) else [(word,) for word in tokens]
-    width, *others = {len(token) if isinstance(token, tuple | list) else 0 for token in tokens}
-    found = [[token[column] for token in tokens] for column in range(0 if others else min(count or width, width))]
+    words = set(map(type, tokens)) <= {str, np.str_}
+    width, *others = [1] if words else {len(token) if isinstance(token, tuple | list) else 0 for token in tokens}
+    columns = range(0 if others else min(count or width, width))
+    found = [tokens] if words else [[token[column] for token in tokens] for column in columns]
     if not found or not all(set(map(type, column)) <= {str, np.str_} for column in found):
         raise TypeError("tokens must be words or tuples of strings, all with as many columns")
     if width < (count or 0):
@@ -298,18 +291,17 @@ class FeatureMap:
                 keys = np.where(tables[level][found] == keys, found, -1)
         return list(keys)
 
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return arrays, and what JSON can hold, from which :meth:`from_state` makes the same map."""
-        tables = {f"{i}.{k}": table for i, each in enumerate(self.tables) for k, table in enumerate(each)}
-        return tables, {"templates": self.templates.text, "values": list(self.values)}
+    def arrays(self) -> dict[str, Array]:
+        """Return the tables by name, for a file."""
+        return {f"features.{i}.{k}": table for i, each in enumerate(self.tables) for k, table in enumerate(each)}
 
     @classmethod
-    def from_state(cls, arrays: Mapping[str, Array], rest: Mapping[str, Any]) -> FeatureMap:
-        """The map of a :meth:`state`."""
-        made = cls(Templates(rest["templates"]))
-        made.values = {value: number for number, value in enumerate(rest["values"])}
-        made.tables = [[arrays[f"{i}.{k}"] for k in range(len(group[0]))]
-                       for i, group in enumerate(made.templates.groups.values())]  # fmt: skip
+    def from_state(cls, templates: str, values: Iterable[str], arrays: Mapping[str, Array]) -> FeatureMap:
+        """The map with these templates, values and :meth:`arrays`."""
+        made = cls(Templates(templates))
+        made.values = {value: number for number, value in enumerate(values)}
+        for i, (macros, *_) in enumerate(made.templates.groups.values()):
+            made.tables.append([arrays[f"features.{i}.{k}"] for k in range(len(macros))])
         if any(not len(table) or table[0] < 0 for table in chain.from_iterable(made.tables)):
             raise ValueError("a table of its features is empty")
         return made

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, groupby, islice
@@ -63,27 +64,10 @@ def iter_sentences(
     """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
     if separator is not None and not separator:
         raise ParameterError(Option("separator", separator), " is empty; leave it out for blanks and tabs")
-    lines = numbered_lines(path)
+    lines, name = numbered_lines(path), name_of(path)
     if format is None:
         first = list(islice(lines, _LOOK))
         lines, format = chain(first, lines), format_of(path, first)
-    return _sentences(lines, name_of(path), format, separator, column)
-
-
-def line_of(
-    path: str | Path, wanted: Callable[[Token], bool], format: str, separator: str | None = None, column: str = "upos"
-) -> int:
-    """Return the number of the first line with a token that is wanted, 0 for none."""
-    for number, line in numbered_lines(path):
-        for sentence in _sentences(iter([(number, line)]), name_of(path), format, separator, column):
-            if any(map(wanted, sentence)):
-                return number
-    return 0
-
-
-def _sentences(
-    lines: Iterator[tuple[int, str]], name: str, format: str, separator: str | None, column: str
-) -> Iterator[Sentence]:
     if check_choice("format", format, FORMATS) == "conllu":
         return _grouped(_conllu(lines, name, CONLLU.index(check_choice("column", column, CONLLU))))
     if format == "conll":
@@ -91,6 +75,14 @@ def _sentences(
     if format == "slash":
         return _slash(lines, name, separator or "/")
     return ([(word,) for word in line.split()] for _, line in lines if not line.isspace() and line)
+
+
+def line_of(path: str | Path, wanted: Callable[[Token], bool], **how: Any) -> int:
+    """Return the number of the first line with a token that is wanted, 0 for none."""
+    for number, line in numbered_lines(path):
+        if any(map(wanted, chain.from_iterable(iter_sentences(io.BytesIO(line.encode()), **how)))):
+            return number
+    return 0
 
 
 def format_of(

@@ -14,7 +14,7 @@ from torchperc._checks import check_sample_weight
 from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import EpochMetric
 from torchperc.model.describe import NETS, uncompiled
-from torchperc.sequences.chain import ChainPerceptron, StructuredHead
+from torchperc.sequences.chain import ChainPerceptron, StructuredPerceptronLoss, best_tags
 from torchperc.sequences.sequences import PAD, PaddedSequences
 
 
@@ -24,34 +24,32 @@ def labelled_batch(batch: Any) -> tuple[PaddedSequences, Tensor, Any]:
     Without lengths, a sequence ends before the first −100 of its tags.
     """
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        raise TypeError(
-            f"a batch must be ((x, lengths), y) or (x, y), and weights if any, found {type(batch).__name__}"
-        )
+        raise TypeError(f"a batch must be ((x, lengths), y) or (x, y), weights if any, found {type(batch).__name__}")
     x, y, weight = (*batch, None)[:3]
-    x, lengths = x if isinstance(x, tuple | list) and len(x) == 2 else (x, None)
-    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
-        raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
-    if y.dim() != 2 or y.is_floating_point() or x.dim() != 3 or x.shape[:2] != y.shape:
-        found = f"{tuple(x.shape)} and {y.dtype} of shape {tuple(y.shape)}; give lengths beside x: ((x, lengths), y)"
-        raise ValueError(f"a batch must have x (N, T, d) and integer tags (N, T), padded with {PAD}, found {found}")
-    if isinstance(weight, Tensor) and not weight.is_floating_point() and torch.equal(weight, (y != PAD).sum(1)):
+    if not isinstance(y, Tensor) or y.dim() != 2 or y.is_floating_point():
+        found = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        raise ValueError(f"a batch must be ((x, lengths), y), y integer tags (N, T) padded with {PAD}, found {found}")
+    lengths = (y != PAD).sum(1)
+    if isinstance(weight, Tensor) and not weight.is_floating_point() and torch.equal(weight, lengths):
         raise ValueError("the loader gives (x, y, lengths); let it give ((x, lengths), y), and weights as floats")
-    if lengths is None:
-        lengths = (y != PAD).sum(1)
-        if ((y != PAD) != (torch.arange(y.shape[1], device=y.device) < lengths[:, None])).any():
-            raise ValueError(f"y of a batch has {PAD} before its end; pad tags behind the end only")
-    return PaddedSequences(x, lengths), y, weight
+    return _padded(x, lengths), y, weight
 
 
 def unlabelled_batch(batch: Any) -> PaddedSequences:
     """Return a batch to predict: x (N, T, d), (x, lengths), or one of them with tags, which are not looked at."""
-    while isinstance(batch, tuple | list) and batch and not isinstance(batch[0], Tensor):
-        batch = batch[0]
-    x, lengths = (*batch, None)[:2] if isinstance(batch, tuple | list) else (batch, None)
+    if isinstance(batch, tuple | list):
+        beside = len(batch) == 2 and isinstance(batch[1], Tensor) and batch[1].dim() == 1  # the lengths
+        batch = batch if beside else batch[0]
+    x, lengths = _padded(batch, None)
+    return PaddedSequences(x, torch.full((len(x),), x.shape[1], device=x.device) if lengths is None else lengths)
+
+
+def _padded(x: Any, lengths: Any) -> PaddedSequences:
+    """Return x (N, T, d) with the lengths beside it, or else with those given."""
+    x, lengths = x if isinstance(x, tuple | list) and len(x) == 2 else (x, lengths)
     if not isinstance(x, Tensor) or x.dim() != 3:
-        raise TypeError(f"a batch to predict must be x (N, T, d) or (x, lengths), found {type(x).__name__}")
-    if not isinstance(lengths, Tensor) or lengths.dim() != 1:
-        lengths = torch.full((len(x),), x.shape[1], device=x.device)
+        found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"a batch must hold x (N, T, d), or (x, lengths), found {found}")
     return PaddedSequences(x, lengths)
 
 
@@ -67,11 +65,9 @@ class ChainMetric(EpochMetric):
         super().__init__(exact)
         self.add_sums("errors", "tokens", "wrong", "mistakes")
 
-    def add(self, losses: Tensor, *_: Any, **counts: Any) -> None:
-        """Add a batch: the loss of each sequence; wrong tags, tokens, sequences with a wrong tag, and mistakes."""
-        self.update(torch.tensor(len(losses)), losses.sum(dtype=self.exact))
-        for name, value in counts.items():
-            getattr(self, name).add_(value)
+    def measure(self, *batch: Any) -> tuple[Any, ...]:
+        """Return wrong tags, tokens, sequences with a wrong tag, and mistakes of a batch, which are given."""
+        return batch
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name."""
@@ -87,7 +83,7 @@ class LitTagger(LitDescent):
 
     Args:
         net: a :class:`~torchperc.sequences.ChainPerceptron`, or a net that gives ``ChainScores``.
-        margin: of the criterion, see :class:`~torchperc.sequences.StructuredHead`.
+        margin: of the criterion, see :class:`~torchperc.StructuredPerceptronLoss`.
         lr, optimizer, scheduler, interval, monitor: as for :class:`LitClassifier`.
 
     Example:
@@ -98,7 +94,6 @@ class LitTagger(LitDescent):
 
     logged = ("loss", "error", "error/sequence")
     nets: ClassVar[Mapping[str, type[nn.Module]]] = {**NETS, "torchperc.sequences.ChainPerceptron": ChainPerceptron}
-    head: StructuredHead
 
     def __init__(
         self,
@@ -111,7 +106,8 @@ class LitTagger(LitDescent):
         interval: str = "epoch",
         monitor: str | None = None,
     ) -> None:
-        super().__init__(net, StructuredHead(margin), lr, "batch", optimizer, scheduler, interval, monitor)
+        super().__init__(net, "perceptron", lr, "batch", optimizer, scheduler, interval, monitor)
+        self.criterion = StructuredPerceptronLoss("none", margin)
         if isinstance(uncompiled(self.net), tuple(NETS.values())):
             raise TypeError(f"net must give ChainScores, found {type(self.net).__name__}; use LitClassifier")
         self.save_hyperparameters({"margin": margin})
@@ -139,14 +135,14 @@ class LitTagger(LitDescent):
         if not len(y):  # another process has the samples, and waits for the gradient of this one
             return torch.stack([values.sum() * 0 for values in self.net.parameters()])[:0]
         scores = self(x)
-        losses, made = self.head.judge(scores, y)
-        wrong = (self.head.decide(scores) != y) & (torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None])
+        losses, made = self.criterion.judge(scores, y)
+        wrong = (best_tags(scores) != y) & (torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None])
         losses = losses if weight is None else losses * weight.to(losses)
         if not self.is_repeated(stage):
-            counts = {"errors": wrong.sum(), "tokens": scores.lengths.sum(), "wrong": wrong.any(1).sum()}
-            self.metric(stage, dataloader_idx).add(losses.detach(), **counts, mistakes=made.sum())
+            counts = wrong.sum(), scores.lengths.sum(), wrong.any(1).sum(), made.sum()
+            self.metric(stage, dataloader_idx).add(losses.detach(), *counts)
         return losses
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Return tags (N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
-        return self.head.decide(self.net(unlabelled_batch(batch)))
+        return best_tags(self.net(unlabelled_batch(batch)))

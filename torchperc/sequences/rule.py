@@ -21,7 +21,6 @@ from torchperc._files import checksum
 from torchperc.rules import log_files
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.models import Model
 from torchperc.rules.problem import Mistakes, Problem
 from torchperc.samples import parallel
 from torchperc.sequences.sequences import Array, Sequences, flat, labelled_sequences, split, tuples
@@ -31,7 +30,7 @@ _LANES = 8  # tags are padded to whole vector registers
 
 
 @dataclass(eq=False)
-class ChainWeights(Model):
+class ChainWeights:
     """The numbers that the rule moves, and the model they make. A feature that was never moved has no row.
 
     Args:
@@ -144,30 +143,23 @@ class ChainWeights(Model):
     def weight(self) -> Tensor:
         """(K, d)."""
         active, rows, _, ends = self.unpacked()
-        made = torch.zeros(len(ends), len(self.slot), dtype=torch.from_numpy(ends).dtype)
-        made[:, torch.from_numpy(active)] = torch.from_numpy(rows).t()
-        return made
+        made = np.zeros((len(self.slot), len(ends)), ends.dtype)
+        made[active] = rows
+        return torch.from_numpy(made).t()
 
     @property
     def transition(self) -> Tensor:
         """(K + 1, K), row K for the start."""
-        return torch.tensor(self.unpacked()[2])
+        return torch.tensor(self.trans[:, : len(self.ends)])
 
     @property
     def end(self) -> Tensor:
         """(K,)."""
         return torch.tensor(self.ends)
 
-    def _samples(self, X: Any) -> Any:
-        return Sequences.of(X, n_features=len(self.slot))
-
-    def row_scores(self, samples: Any) -> Tensor:
-        """Refuse: a sequence has too many scores."""
-        raise TypeError("a chain scores tags and pairs of tags; write the weights into a net and use net(x)")
-
-    def predict(self, X: Any, *, n_jobs: int | None = None) -> Any:
+    def predict(self, X: Any, *, n_jobs: int | None = None) -> list[Tensor]:
         """Return the best tags of each sequence, as a list of tensors."""
-        sequences = self._samples(X)
+        sequences = Sequences.of(X, n_features=len(self.slot))
         return split(self.decode(sequences, n_jobs), sequences)
 
     @torch.no_grad()
@@ -176,8 +168,8 @@ class ChainWeights(Model):
         if (net.features, net.tags) != (len(self.slot), len(self.ends)):
             needed = f"the weights are for {len(self.slot)} and {len(self.ends)}"
             raise ValueError(f"net has {net.features} features and {net.tags} tags, {needed}")
-        for own, given in ((net.weight, self.weight), (net.transition, self.transition), (net.end, self.end)):
-            own.copy_(given)
+        for name in ("weight", "transition", "end"):
+            getattr(net, name).copy_(getattr(self, name))
 
     def loop_arrays(self, sequences: Sequences) -> tuple[Any, Any]:
         """Return features, values in the type of the weights, and weights with their bounds, for the compiled loops."""
@@ -190,18 +182,15 @@ class ChainWeights(Model):
         """Return the best tags of all sequences, as one array (T,)."""
         from torchperc.sequences import loops
 
-        if sequences.n_features != len(self.slot):
-            raise ValueError(f"X has {sequences.n_features} features but {len(self.slot)} are needed, as the model has")
+        sequences = Sequences.of(sequences, n_features=len(self.slot))
         tags, (data, weights) = np.empty(sequences.tokens, np.int64), self.loop_arrays(sequences)
-        bad: list[int] = []
 
         def stretch(first: int, end: int) -> None:
-            found = loops.decode(data, sequences.offsets, np.arange(first, end), weights, tags)
-            bad.extend([found] if found >= 0 else [])
+            bad = loops.decode(data, sequences.offsets, np.arange(first, end), weights, tags)
+            if bad >= 0:
+                raise ValueError(f"sequence {bad} has a score that is not finite: features or weights are too large")
 
         parallel.map_chunks(stretch, len(sequences), parallel.threads(n_jobs))
-        if bad:
-            raise ValueError(f"sequence {min(bad)} has a score that is not finite: features or weights are too large")
         return tags
 
 
@@ -211,11 +200,16 @@ class ChainProblem(Problem):
 
     samples: Any
     dtype: Any = field(default=np.float32, kw_only=True)  # of the weights
+    can_compile = True  # by the loops of chains
 
-    @property
-    def can_compile(self) -> bool:
-        """The loops are those of :mod:`torchperc.sequences.loops`."""
-        return True
+    @classmethod
+    def of(
+        cls, X: Sequences, y: Array, tags: int, *, weight: Any = None, lr: float = 1.0, margin: float = 0.0, **more: Any
+    ) -> ChainProblem:
+        """Return the problem of sequences with flat tags; by default each has weight 1."""
+        weight = np.ones(len(X)) if weight is None else weight
+        rule = PerceptronRule("sign", margin)
+        return cls(X, tuples(y, X.lengths), tags, weight, weight * lr, rule, 0.0, **more)
 
     @cached_property
     def tags(self) -> Array:
@@ -235,7 +229,7 @@ class ChainProblem(Problem):
         from torchperc.sequences import loops
 
         X, lengths, margin = self.samples, self.samples.lengths, weights.ends.dtype.type(self.rule.margin)
-        position, wrong = np.empty(len(ids), np.int64), np.empty(int(lengths[ids].sum()), np.int64)
+        position, wrong = np.empty(len(ids), np.int64), np.empty(self._tokens(ids), np.int64)
         data, arrays = weights.loop_arrays(X)
         given = (data, X.offsets, ids, self.tags, self.step_sizes, arrays, margin)
         done, made, written = loops.learn(*given, position, wrong)
@@ -248,9 +242,12 @@ class ChainProblem(Problem):
         """Make the updates of these mistakes again in place, rounding as training did."""
         from torchperc.sequences import loops
 
-        X, wrong = self.samples, flat(mistakes.predicted, int(self.samples.lengths[mistakes.sample].sum()))
+        X, wrong = self.samples, flat(mistakes.predicted, self._tokens(mistakes.sample))
         data, arrays = weights.loop_arrays(X)
         loops.replay(data, X.offsets, self.tags, mistakes.sample, mistakes.coef, wrong, arrays)
+
+    def _tokens(self, ids: Array) -> int:
+        return int(self.samples.lengths[ids].sum())
 
     def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Any:
         """Return which sequences are decided wrongly now: bool (N,)."""
@@ -258,7 +255,7 @@ class ChainProblem(Problem):
 
     def wrong_tags(self, mistakes: Mistakes) -> int:
         """Return how many tags of some mistakes were wrong."""
-        tokens = int(self.samples.lengths[mistakes.sample].sum())
+        tokens = self._tokens(mistakes.sample)
         return int((flat(mistakes.predicted, tokens) != flat(self.y[mistakes.sample], tokens)).sum())
 
     def wrong_decisions(self, weights: Any, samples: Any, y: Any) -> tuple[int, int]:
@@ -320,12 +317,14 @@ class ChainProblem(Problem):
 
     def columns(self, mistakes: Mistakes) -> dict[str, Array]:
         """Return mistakes as arrays of numbers, the predicted tags one after the other."""
-        tokens = int(self.samples.lengths[mistakes.sample].sum())
-        return {**mistakes._asdict(), "predicted": flat(mistakes.predicted, tokens)}
+        return {**mistakes._asdict(), "predicted": flat(mistakes.predicted, self._tokens(mistakes.sample))}
 
     def from_columns(self, columns: dict[str, Array]) -> Mistakes:
         """Return mistakes from :meth:`columns`."""
-        predicted = tuples(columns["predicted"], self.samples.lengths[columns["sample"]])
+        lengths = self.samples.lengths[columns["sample"]]
+        if len(columns["predicted"]) != lengths.sum():
+            raise ValueError("the predicted tags do not fit the sequences")
+        predicted = tuples(columns["predicted"], lengths)
         return Mistakes(**{**columns, "predicted": predicted})
 
     def describe(self) -> dict[str, Any]:
@@ -349,10 +348,8 @@ def chain_problem(
     if start is None:
         start = ChainWeights.of(net)
         scale = 1.0 if start.any_nonzero else trainer.lr
-    rule, steps = PerceptronRule("sign", trainer.margin / scale), weight * (trainer.lr / scale)
-    y = tuples(tags, sequences.lengths)
-    problem = ChainProblem(sequences, y, net.tags, weight, steps, rule, 0.0, scale, dtype=start.ends.dtype)
-    return problem, start, np.flatnonzero(weight)
+    how = {"lr": trainer.lr / scale, "margin": trainer.margin / scale, "scale": scale, "dtype": start.ends.dtype}
+    return ChainProblem.of(sequences, tags, net.tags, weight=weight, **how), start, np.flatnonzero(weight)
 
 
 def _check_options(trainer: Any) -> None:
@@ -388,19 +385,18 @@ def load_log(path: str | Path, X: Any, y: Any) -> MistakeLog:
         about, arrays = log_files.read_npz(content)
         if about["kind"] != "chain":
             raise ValueError("it is of single samples; load it by MistakeLog.load")
-    features, tags, weight, sample = about["features"], about["tags"], arrays["sample_weight"], arrays["sample"]
+    features, tags, sample = about["features"], about["tags"], arrays["sample"]
     sequences, labels = labelled_sequences(X, y, features, tags)
     if sequences.hash(labels) != about["data"]:
         raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-    within = ((sample, len(sequences)), (arrays["active"], features), (arrays["predicted"], tags))
-    fits = all(not len(numbers) or 0 <= numbers.min() <= numbers.max() < stop for numbers, stop in within)
-    if not fits or len(arrays["predicted"]) != sequences.lengths[sample].sum():
-        raise ValueError(f"{path} does not hold a log that fits its data; save it again")
-    steps, rule, dtype = weight.copy(), PerceptronRule("sign", about["margin"]), np.dtype(about["dtype"]).type
-    steps[sample] = arrays["coef"]
-    start = ChainWeights.packed(features, *(arrays[name] for name in ("active", "weight", "transition", "end")))
-    y = tuples(labels, sequences.lengths)
-    problem = ChainProblem(sequences, y, tags, weight, steps, rule, 0.0, about["scale"], dtype=dtype)
-    mistakes = problem.from_columns({name: arrays[name] for name in Mistakes._fields})
-    ends = torch.from_numpy(arrays["epoch_ends"])
-    return MistakeLog(problem, start.scaled(1.0, dtype), (mistakes,), ends, about["conventions"])
+    with log_files.naming(path):
+        for numbers, stop in ((sample, len(sequences)), (arrays["active"], features), (arrays["predicted"], tags)):
+            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < stop:
+                raise ValueError("it does not fit its data")
+        how = {"margin": about["margin"], "scale": about["scale"], "dtype": np.dtype(about["dtype"]).type}
+        problem = ChainProblem.of(sequences, labels, tags, weight=arrays["sample_weight"], **how)
+        problem.step_sizes[sample] = arrays["coef"]
+        mistakes = problem.from_columns({name: arrays[name] for name in Mistakes._fields})
+        start = ChainWeights.packed(features, *(arrays[name] for name in ("active", "weight", "transition", "end")))
+        ends = torch.from_numpy(arrays["epoch_ends"])
+        return MistakeLog(problem, start.scaled(1.0, problem.dtype), (mistakes,), ends, about["conventions"])

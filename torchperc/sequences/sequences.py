@@ -68,10 +68,10 @@ class Sequences:
                 raise ValueError(f"{name} must rise from 0 to {end}, with at least one sequence, found {bounds[:5]}")
         if not self.lengths.all():
             raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
-        if len(self.ids) and (self.ids.min() < 0 or self.ids.max() >= self.n_features):
+        if len(self.ids) and not 0 <= self.ids.min() <= self.ids.max() < self.n_features:
             at = int(np.argmax((self.ids < 0) | (self.ids >= self.n_features)))
             limits = f"features run from 0 to {self.n_features - 1}"
-            raise ValueError(f"{self.place(at)} has feature {self.ids[at]}; {limits}")
+            raise ValueError(f"{self.place(entry=at)} has feature {self.ids[at]}; {limits}")
         object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
         if self.values is None:
             return
@@ -79,14 +79,11 @@ class Sequences:
             raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values.dtype}")
         if not np.isfinite(self.values).all():
             at = int(np.argmin(np.isfinite(self.values)))
-            raise ValueError(f"{self.place(at)} has a feature of {self.values[at]}; features must be finite")
+            raise ValueError(f"{self.place(entry=at)} has a feature of {self.values[at]}; features must be finite")
 
-    def place(self, number: int) -> str:
-        """Return the sequence and position that an entry of ``ids`` belongs to, for messages."""
-        return self.token_place(int(np.searchsorted(self.indptr, number, side="right")) - 1)
-
-    def token_place(self, token: int) -> str:
-        """Return the sequence and position of a token, for messages."""
+    def place(self, token: int = 0, *, entry: int | None = None) -> str:
+        """Return the sequence and position of a token, or of an entry of ``ids``, for messages."""
+        token = token if entry is None else int(np.searchsorted(self.indptr, entry, side="right")) - 1
         sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
         return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
 
@@ -136,38 +133,18 @@ class Sequences:
 
     @classmethod
     def of(cls, X: Any, *, n_features: int | None = None, name: str = "X") -> Sequences:
-        """Return sequences from what users have.
+        """Return sequences from what users have, numbers in float32 if that holds them exactly.
 
         Args:
-            X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), padded (x, lengths) of
-                numbers, or sequences, which are returned as they are.
+            X: a list of arrays, tensors or lists (T_i, d), an array or tensor (N, T, d), or sequences, which are
+                returned as they are.
             n_features: the number of features they must have, if known.
             name: the parameter's name for error messages.
         """
-        found = X if isinstance(X, Sequences) else cls._of_dense(X, name)
+        found = X if isinstance(X, Sequences) else cls.of_tokens(*_tokens(X, name))
         if n_features is not None and found.n_features != n_features:
             raise ValueError(f"{name} has {found.n_features} features but {n_features} are needed, as the net has")
         return found
-
-    @classmethod
-    def _of_dense(cls, X: Any, name: str) -> Sequences:
-        """Return sequences of numbers, in float32 if that holds them exactly."""
-        from scipy.sparse import csr_array
-
-        if isinstance(X, tuple) and len(X) == 2 and np.ndim(X[0]) == 3:
-            X = _unpadded(torch.as_tensor(X[0]), torch.as_tensor(X[1]), name)
-        if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
-            raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
-        if not len(X):
-            raise ValueError(f"{name} is empty; give at least one sequence")
-        parts = [as_tensor(each, f"{name}[{i}]").detach().cpu() for i, each in enumerate(X)]
-        for i, part in enumerate(parts):
-            if part.dim() != 2 or not part.numel() or part.shape[1] != parts[0].shape[1]:
-                raise ValueError(f"{name}[{i}] must have shape (T, d), d as {name}[0], found {tuple(part.shape)}")
-        tokens = torch.cat(parts)
-        exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
-        matrix = csr_array((tokens.float() if exact else tokens.double()).numpy())
-        return cls.of_tokens(matrix, np.array([len(part) for part in parts]))
 
     @classmethod
     def of_tokens(cls, tokens: csr_array, lengths: Array) -> Sequences:
@@ -177,14 +154,21 @@ class Sequences:
         return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, values)
 
 
-def _unpadded(x: Tensor, lengths: Tensor, name: str) -> list[Tensor]:
-    """Return the sequences of a batch of numbers."""
-    if not x.is_floating_point():
-        raise TypeError(f"{name} must hold floating-point numbers, found {x.dtype}; for feature numbers use Sequences")
-    if lengths.shape != x.shape[:1] or not len(x) or lengths.min() < 1 or lengths.max() > x.shape[1]:
-        found = f"{tuple(x.shape)} and lengths {lengths.tolist()[:5]}"
-        raise ValueError(f"{name} must be x (N, T, d) and lengths (N,) between 1 and T, found {found}")
-    return [each[:length] for each, length in zip(x, lengths.tolist(), strict=True)]
+def _tokens(X: Any, name: str) -> tuple[csr_array, Array]:
+    """Return all tokens of sequences of numbers as a CSR matrix, and the lengths of the sequences."""
+    from scipy.sparse import csr_array
+
+    if isinstance(X, str | bytes) or not isinstance(X, Sequence | np.ndarray | Tensor):
+        raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
+    if not len(X):
+        raise ValueError(f"{name} is empty; give at least one sequence")
+    parts = [as_tensor(each, f"{name}[{i}]").detach().cpu() for i, each in enumerate(X)]
+    for i, part in enumerate(parts):
+        if part.dim() != 2 or not part.numel() or part.shape[1] != parts[0].shape[1]:
+            raise ValueError(f"{name}[{i}] must have shape (T, d), d as {name}[0], found {tuple(part.shape)}")
+    tokens = torch.cat(parts)
+    exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
+    return csr_array((tokens.float() if exact else tokens.double()).numpy()), np.array([len(part) for part in parts])
 
 
 def labelled_sequences(X: Any, y: Any, n_features: int | None, tags: int, prefix: str = "") -> tuple[Sequences, Array]:
@@ -197,7 +181,7 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """Return tags as one array (T,) of int64, each from 0 to K − 1.
 
     Args:
-        y: a list of integer sequences, one flat array (T,), or a batch (N, T) padded with −100.
+        y: a list of integer sequences, an array (N, T), or one flat array of all tags.
         sequences: which they belong to.
         tags: K.
         name: the parameter's name for error messages.
@@ -208,18 +192,14 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """
     if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
-    if len(y) and np.ndim(y[0]):
-        if len(y) != len(sequences):
-            raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
-        parts = []
-        for i, (each, length) in enumerate(zip(y, sequences.lengths.tolist(), strict=True)):
-            part = as_tensor(each, f"{name}[{i}]").cpu().numpy().reshape(-1)
-            if len(part) < length or (part[length:] != PAD).any():
-                raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; pad with {PAD}")
-            parts.append(part[:length])
-        flat = np.concatenate(parts)
-    else:
-        flat = as_tensor(y, name).cpu().numpy()
+    nested = len(y) > 0 and np.ndim(y[0]) > 0
+    if nested and len(y) != len(sequences):
+        raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
+    parts = [as_tensor(each, name).cpu().numpy().reshape(-1) for each in (y if nested else [y])]
+    for i, (part, length) in enumerate(zip(parts, sequences.lengths.tolist(), strict=False)):
+        if nested and len(part) != length:
+            raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; give one per token")
+    flat = np.concatenate(parts)
     if len(flat) != sequences.tokens:
         raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
     if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
@@ -227,7 +207,7 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     flat = np.ascontiguousarray(flat, np.int64)
     if flat.min() < 0 or flat.max() >= tags:
         at = int(np.argmax((flat < 0) | (flat >= tags)))
-        raise ValueError(f"{name}: {sequences.token_place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
+        raise ValueError(f"{name}: {sequences.place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
     return flat
 
 

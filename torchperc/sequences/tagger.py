@@ -16,14 +16,12 @@ import torch
 import torchperc
 from torchperc._checks import check_int
 from torchperc.rules.conventions import Order
-from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.run import RuleRun
 from torchperc.samples.checksummed import read_checksummed, write_checksummed
-from torchperc.sequences.chain import ChainPerceptron
 from torchperc.sequences.evaluation import Evaluation, evaluate
 from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.rule import ChainProblem, ChainWeights
-from torchperc.sequences.sequences import MOST_TAGS, Array, tuples
+from torchperc.sequences.sequences import MOST_TAGS, Array
 
 FORMAT = 2
 DESCRIPTION = "torchperc.tagger"
@@ -78,12 +76,6 @@ class Tagger:
     def __repr__(self) -> str:
         return f"Tagger({len(self.tags):,} tags, {int((self.weights.slot >= 0).sum()):,} features)"
 
-    def net(self) -> ChainPerceptron:
-        """A net with the weights, for torch: (tags, features) numbers, zeros included."""
-        net = ChainPerceptron(self.features.n_features, len(self.tags), dtype=torch.float32)
-        self.weights.write_to(net)
-        return net
-
     @classmethod
     def fit(
         cls,
@@ -123,25 +115,23 @@ class Tagger:
             raise ValueError(f"templates name column {features.templates.columns - 1}, and {place} are before the tags")
         X, known = features.made(columns[:place], lengths, learn=True), frozenset(columns[0])
         del columns
-        ones, order = np.ones(len(X)), Order("shuffled", np.arange(len(X)), seed)
-        problem = ChainProblem(X, tuples(y, lengths), len(tags), ones, ones, PerceptronRule("sign"), 0.0)
+        problem, order = ChainProblem.of(X, y, len(tags)), Order("shuffled", np.arange(len(X)), seed)
         start = ChainWeights.zeros(X.n_features, len(tags))
         run = RuleRun(problem, start, ChainProblem.own_engine, order, max_epochs=epochs, select="averaged")
         made = cls(features, tuple(tags.tolist()), run.weights, place, known)
-        history: list[TaggerEpoch] = []
         while run.verdict is None:
             begun = time.perf_counter()
             record = run.epoch()
-            seconds, held = time.perf_counter() - begun, None
-            mistakes = run.log().mistakes
-            wrong = problem.wrong_tags(mistakes.part(len(mistakes.sample) - record.mistakes, len(mistakes.sample)))
+            seconds, held, log = time.perf_counter() - begun, None, run.log()
+            wrong = problem.wrong_tags(log.mistakes.part(len(log) - record.mistakes, len(log)))
             if dev is not None:
                 made.weights = run.result().model  # type: ignore[assignment]
                 held = made.evaluate(dev, column).accuracy
-            history.append(TaggerEpoch(record.epoch, record.mistakes, wrong, 1 - wrong / X.tokens, held, seconds))
+            epoch = TaggerEpoch(record.epoch, record.mistakes, wrong, 1 - wrong / X.tokens, held, seconds)
+            made.history += (epoch,)
             if watch is not None:
-                watch(history[-1])
-        made.weights, made.history = run.result().model, tuple(history)  # type: ignore[assignment]
+                watch(epoch)
+        made.weights = run.result().model  # type: ignore[assignment]
         return made
 
     def apply(self, sentences: Sequence[Sequence[Any]], *, n_jobs: int | None = None) -> list[list[str]]:
@@ -188,16 +178,17 @@ class Tagger:
         Args:
             path: the file, in a folder that exists. A file of that name is replaced.
         """
-        tables, rest = self.features.state()
         active, rows, transition, end = self.weights.unpacked()
         row, tag = rows.nonzero()
-        arrays = {f"features.{name}": table for name, table in tables.items()}
-        arrays |= {"words": _bytes(sorted(self.words)), "values": _bytes(rest.pop("values")), "active": active}
+        texts = {"words": sorted(self.words), "values": list(self.features.values)}
+        arrays = {name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()}
+        arrays |= {**self.features.arrays(), "active": active, "transition": transition, "end": end}
         arrays |= {"row": row.astype(np.int32), "tag": tag.astype(np.int16), "weight": rows[row, tag]}
-        arrays |= {"transition": transition, "end": end}
         state = {"format": FORMAT, "torchperc": torchperc.__version__, "tags": self.tags, "columns": self.columns}
         tensors = {name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items()}
-        write_checksummed(path, tensors, {DESCRIPTION: json.dumps({**state, **rest})})
+        write_checksummed(
+            path, tensors, {DESCRIPTION: json.dumps({**state, "templates": self.features.templates.text})}
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Tagger:
@@ -220,26 +211,22 @@ class Tagger:
         if state["format"] != FORMAT:
             found = f"is of format {state['format']} of torchperc {state['torchperc']}"
             raise ValueError(f"{path} {found}, and this version reads format {FORMAT}; {_REMEDY}")
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         try:
-            return _tagger(state, {name: tensor.numpy() for name, tensor in tensors.items()})
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            return _tagger(state["tags"], state["columns"], state["templates"], arrays)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"{path} does not hold a tagger that can be used ({error}); {_REMEDY}") from None
 
 
-def _bytes(texts: Sequence[str]) -> Array:
-    return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
-
-
-def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
+def _tagger(tags: Sequence[str], columns: int, templates: str, arrays: dict[str, Array]) -> Tagger:
     """The tagger of a file, if its arrays fit together."""
-    own = {name.removeprefix("features."): array for name, array in arrays.items() if name.startswith("features.")}
     words, values = (json.loads(arrays[name].tobytes()) for name in ("words", "values"))
-    features = FeatureMap.from_state(own, {"templates": state["templates"], "values": values})
-    tags, active, row, tag = state["tags"], arrays["active"], arrays["row"], arrays["tag"]
+    features = FeatureMap.from_state(templates, values, arrays)
+    active, row, tag = arrays["active"], arrays["row"], arrays["tag"]
     within = ((active, features.n_features), (row, len(active)), (tag, len(tags)))
     if any(len(numbers) and not 0 <= numbers.min() <= numbers.max() < stop for numbers, stop in within):
         raise IndexError("its weights do not fit its features and tags")
     rows = np.zeros((len(active), len(tags)), np.float32)
     rows[row, tag] = arrays["weight"]
     weights = ChainWeights.packed(features.n_features, active, rows, arrays["transition"], arrays["end"])
-    return Tagger(features, tuple(tags), weights, state["columns"], frozenset(words))
+    return Tagger(features, tuple(tags), weights, columns, frozenset(words))

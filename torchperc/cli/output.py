@@ -1,18 +1,29 @@
-"""What commands share: one line for each warning and error, files to write, tables on the terminal."""
+"""What commands share: files to write, tables on the terminal, one line for each warning, options in errors."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc._checks import Option, ParameterError
-from torchperc.cli.signals import is_first
 from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
+"""Parameters that have another name on the command line."""
+FLAGS = ("stream",)
+"""Options without a value, beside those that are False by default."""
+
+
+def is_first() -> bool:
+    """Whether this process is the only one, or the first of its machine, as launchers number them."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def say(text: str, file: Any = None) -> None:
@@ -24,11 +35,6 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning in one line on standard error; the first of several processes does."""
     if is_first():
         say(f"torchperc: warning: {' '.join(str(message).split())}", sys.stderr)
-
-
-def one_line_warnings() -> None:
-    """Warnings from now on are one line on standard error."""
-    warnings.showwarning = warn
 
 
 def output_file(path: str | Path, option: str = "out") -> Path:
@@ -58,3 +64,19 @@ def open_console(width: int = 0) -> Console:
     if not made.is_terminal:
         made.width = max(made.width, width)
     return made
+
+
+def spelled(option: Option, known: Mapping[str, Any]) -> str:
+    """A parameter in a library's error as the command's own option; as in Python if the command has none.
+
+    Example:
+        >>> spelled(Option("max_epochs", 0), {"max_epochs": None}), spelled(Option("tie", "x"), {})
+        ('--epochs 0', "tie='x'")
+    """
+    name, value = NAMES.get(option.name, option.name), option.value
+    if option.name not in known and name not in known:
+        return str(option)
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag if known.get(option.name) is False or name in FLAGS else f"{flag} {'yes' if value else 'no'}"
+    return shlex.join([flag, *map(str, value if isinstance(value, list | tuple) else [value])])
