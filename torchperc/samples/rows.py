@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - what a method does, Samples says
 """Samples in rows behind the few operations that learning needs; in memory, dense or CSR.
 
 Engines, log and kernels speak to :class:`Samples`; whether a row is a slice of a tensor or a handful of non-zeros is
