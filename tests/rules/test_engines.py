@@ -1,6 +1,10 @@
 """The engines' contract: the same mistakes as the reference, and the same weights to the bit, in every convention."""
 
+import os
+import pty
 import re
+import subprocess
+import sys
 import warnings
 from fractions import Fraction
 
@@ -378,3 +382,21 @@ def test_an_overflow_is_said(engine, classes):
     with pytest.raises(ValueError, match="overflow"):
         tp.RuleTrainer(engine=engine, bias_step="none").fit(net, X * 1e30, y)
     assert not net.weight.any()
+
+
+@pytest.mark.slow
+def test_the_first_compilation_is_told_on_a_terminal_and_once(tmp_path):
+    code = "import torchperc as tp; tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate('AND'))"
+    told = []
+    for _ in range(2):  # the second process reads the cache
+        ours, theirs = pty.openpty()
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code], stderr=theirs, env=env, check=True)
+        os.write(theirs, b"end")
+        said = b""
+        while not said.endswith(b"end"):
+            said += os.read(ours, 1000)
+        os.close(ours)
+        os.close(theirs)
+        told.append(said.count(b"compiling (once)"))
+    assert told == [1, 0]

@@ -13,7 +13,7 @@ from numba import njit
 
 from torchperc.rules import decision
 from torchperc.rules.decision import UNCLEAR
-from torchperc.samples.loops import SUM, add, dot, dots, of_class, row, squares
+from torchperc.samples.loops import SUM, add, dot, dots, loop, of_class, row, squares
 
 predicted_as = njit(decision.predicted_as)
 
@@ -72,7 +72,7 @@ def update(x, columns, label, predicted, coef, w, b, bias_step):
         b[predicted] += b.dtype.type(-coef * bias_step)
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def learn_two(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, made):
     """Present samples with labels −1/+1 from position ``first`` on: make the updates, record the mistakes.
 
@@ -108,7 +108,7 @@ def learn_two(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, ma
     return ids.size, made
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, made):
     """Present samples with class indices; otherwise as :func:`learn_two`."""
     bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
@@ -137,7 +137,7 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
     return ids.size, made
 
 
-@njit(cache=True, nogil=True)
+@loop()
 def replay(rows, ids, labels, predicted, coefs, w, b, bias_step):
     """Make the updates of mistakes again, in their order."""
     for p in range(ids.size):

@@ -12,11 +12,37 @@ Columns become unsigned, which frees the loops from looking for negative ones an
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from numba import njit
+from numba.core import event
 from numba.extending import overload
 
 SUM = {"reassoc", "contract", "nsz"}
+
+
+class _FirstCompilation(event.Listener):
+    """Says on a terminal, once per process, that loops are being compiled and not read from numba's cache."""
+
+    told = False
+
+    def on_start(self, begun):
+        ours = begun.data["dispatcher"].py_func.__module__.startswith("torchperc.")
+        if ours and not self.told and sys.stderr is not None and sys.stderr.isatty():
+            self.told = True
+            print("torchperc: compiling (once) …", file=sys.stderr, flush=True)
+
+    def on_end(self, ended):
+        """Nothing is to be said."""
+
+
+event.register("numba:compile", _FirstCompilation())
+
+
+def loop(**options):
+    """Compile a loop that Python calls: kept in numba's cache, and run without Python's lock."""
+    return njit(cache=True, nogil=True, **options)
 
 
 def row(rows, i):  # pragma: no cover - compiled

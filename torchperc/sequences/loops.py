@@ -12,6 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
+from torchperc.samples.loops import loop
+
 
 @njit
 def _emission(data, t, slot, rows, out):
@@ -105,7 +107,7 @@ def _buffers(offsets, order, trans, end):
     return deltas, score, np.empty(padded, trans.dtype), np.empty(padded, trans.dtype), np.empty(len(end), np.int64)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@loop(error_model="numpy")
 def decode(data, offsets, order, weights, tags):
     """The best tags of some sequences; returns the first with a score that is not finite, or −1."""
     trans, end = weights[3], weights[4]
@@ -153,7 +155,7 @@ def _update(data, start, y, tags, coef, weights):
         end[after] -= step
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@loop(error_model="numpy")
 def learn(data, offsets, order, y, steps, weights, margin, position, wrong):
     """Present sequences in order; record the position and the wrong tags of each mistake, and make its update.
 
@@ -177,7 +179,7 @@ def learn(data, offsets, order, y, steps, weights, margin, position, wrong):
     return len(order), made, written
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@loop(error_model="numpy")
 def replay(data, offsets, y, sample, coefs, wrong, weights):
     """Make the updates of mistakes again; ``wrong`` has their tags one after the other."""
     read = 0
