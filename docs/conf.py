@@ -94,7 +94,8 @@ html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
 # pages that are a section by themselves have nothing to list beside them
 html_sidebars = {
-    page: [] for page in ("index", "getting-started", "all-of-torchperc", "benchmarks", "faq", "glossary", "extend", "changelog")
+    page: []
+    for page in ("index", "getting-started", "all-of-torchperc", "benchmarks", "faq", "glossary", "extend", "changelog")
 }
 html_show_sourcelink = False
 html_copy_source = False

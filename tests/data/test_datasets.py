@@ -23,7 +23,6 @@ GENERATORS = {
     "separable-blobs": data.separable_blobs,
     "noisy-blobs": data.noisy_blobs,
     "moons": data.moons,
-    "circles": data.circles,
 }
 CLASSICS = {
     "iris": sklearn.datasets.load_iris,
@@ -54,14 +53,12 @@ def test_generators_share_one_form_and_leave_the_global_seed_alone(name, samples
 
 
 @pytest.mark.parametrize("samples", [2, 7, 30])
-def test_moons_and_circles_are_those_of_sklearn(samples):
+def test_moons_are_those_of_sklearn(samples):
     def in_order(X, y):
         return sorted((round(a, 9) + 0.0, round(b, 9) + 0.0, int(s)) for (a, b), s in zip(X.tolist(), y, strict=True))
 
     X, y = sklearn.datasets.make_moons(samples, shuffle=False)
     assert in_order(*data.moons(samples, noise=0)) == in_order(X, 2 * y - 1)
-    X, y = sklearn.datasets.make_circles(samples, shuffle=False, factor=0.3)
-    assert in_order(*data.circles(samples, noise=0, factor=0.3)) == in_order(X, 2 * y - 1)
 
 
 @given(st.integers(2, 40), st.integers(1, 6), st.floats(1e-3, 1e3), seeds)
@@ -369,7 +366,6 @@ ROW, TWO, MIN = [[1.0]], [[1.0], [2.0]], {"kind": "minmax", "shift": [0.0], "sca
 BAD = [
     (lambda: data.separable_blobs(margin=0), "margin=0"),
     (lambda: data.noisy_blobs(noise=0.6), "noise=0.6"),
-    (lambda: data.circles(factor=1), "factor=1.0"),
     (lambda: data.tagged_sentences(new_words=1.5), "new_words=1.5"),
     (lambda: load("irises"), "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n"),
     (lambda: load("moons", margin=1), "margin=1 is not an option of source 'moons'; it takes samples, noise, seed"),

@@ -536,19 +536,6 @@ def test_streaming_is_chosen_by_free_memory(tmp_path, monkeypatch):
     assert isinstance(read(svm).X, CsrParts)
 
 
-def test_the_cache_is_whole_and_never_stale(tmp_path):
-    path, cache = write(tmp_path, "a,c\n1,x\n2,y\n"), tmp_path / "cache"
-    first = read(path, stream=True, cache=cache)
-    assert [file.suffix for file in cache.iterdir()] == [".npy"]
-    write(tmp_path, "a,c\n3,x\n4,y\n5,x\n")
-    second = read(path, stream=True, cache=cache)
-    assert (np.array(first.X).tolist(), np.array(second.X).tolist()) == ([[1], [2]], [[3], [4], [5]])
-    write(tmp_path, "a,c\n3,x\nfour,y\n5,x\n")
-    said_by(lambda: read(path, stream=True, cache=cache))
-    assert sorted(np.load(file).tolist() for file in cache.iterdir()) == [[[1], [2]], [[3], [4], [5]]]
-    assert "cannot make a folder" in said_by(lambda: read(write(tmp_path, TRAIN), stream=True, cache=path), OSError)
-
-
 @pytest.mark.parametrize(("name", "content"), [("data.csv", "a,c\n1,x\n2,y\n"), ("data.svm", "1 1:1\n0 1:2\n")])
 def test_temporary_caches_go_away(tmp_path, monkeypatch, name, content):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

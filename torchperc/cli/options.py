@@ -16,7 +16,7 @@ from torchperc._checks import Option
 NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
 """Parameters that have another name on the command line."""
 _FLAGS = ("stream",)  # options without a value, beside those that are False by default
-_HIDDEN = {"options": {"cache"}, "reading": {"cache", "task", "stream"}}  # by the name of **parameters
+_HIDDEN = {"reading": {"task", "stream"}}  # by the name of **parameters
 _TRUTH = {"yes": True, "no": False, "auto": None}
 
 
@@ -28,7 +28,7 @@ def parameters(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter
             if not str(parameter.annotation).startswith("Callable"):
                 yield parameter, told[parameter.name]
             continue
-        left_out = {"path", *own, *_HIDDEN[parameter.name]}
+        left_out = {"path", *own, *_HIDDEN.get(parameter.name, ())}
         for source in (tp.data.read, tp.data.ReadOptions):
             told = _told(source)
             for each in inspect.signature(source).parameters.values():

@@ -133,27 +133,8 @@ def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor
     t = torch.cat([torch.linspace(0, math.pi, int((y == sign).sum()), dtype=torch.float64) for sign in (-1, 1)])
     X = torch.stack([t.cos(), t.sin()], dim=1)
     X[y == 1] = torch.tensor([1, 0.5]) - X[y == 1]
-    return _blurred(X, y, noise, seed)
-
-
-def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """A circle of radius 1 (−1) around one of radius ``factor`` (+1): separable by x₁² + x₂², by no line.
-
-    Gaussian noise of the standard deviation ``noise`` is added to each feature.
-
-    Example:
-        >>> X, y = circles(100, noise=0, factor=0.3)
-        >>> X[y == -1].norm(dim=1).mean().item(), round(X[y == 1].norm(dim=1).mean().item(), 12)
-        (1.0, 0.3)
-    """
-    y = _labels(samples)
-    factor = check_number("factor", factor, above=0)
-    if factor >= 1:
-        raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
-    which = (y + 1) // 2
-    radius = torch.tensor([1.0, factor], dtype=torch.float64)[which]
-    angle = torch.cat([torch.arange(n).double() * (2 * math.pi / n) for n in torch.bincount(which).tolist()])
-    return _blurred(radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1), y, noise, seed)
+    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
+    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
 
 
 def _labels(samples: int) -> Tensor:
@@ -170,11 +151,6 @@ def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """The first draws of a generator: a unit normal and a point of the hyperplane."""
     normal, foot = torch.randn(2, features, generator=generator, dtype=torch.float64)
     return normal / normal.norm(), foot
-
-
-def _blurred(X: Tensor, y: Tensor, noise: float, seed: int) -> tuple[Tensor, Tensor]:
-    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
-    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
 
 
 def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -203,7 +179,6 @@ _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "separable-blobs": separable_blobs,
     "noisy-blobs": noisy_blobs,
     "moons": moons,
-    "circles": circles,
 }
 _CLASSICS = ("iris", "wine", "breast-cancer", "digits", "diabetes")
 SOURCES = (*GATES, *_SYNTHETIC, *_CLASSICS)
