@@ -18,6 +18,7 @@ from torch import nn
 import torchperc as tp
 from torchperc import data
 from torchperc.data import Dataset, MaxAbs, MinMax, Scaler, Standard, load, make_scaler, split, unscaled
+from torchperc.data.scaling import unscaled_weights
 
 GENERATORS = {
     "separable-blobs": data.separable_blobs,
@@ -212,7 +213,7 @@ def test_inverse_and_unscale_lead_back(kind, X, seed):
     np.testing.assert_allclose(fitted.inverse(Z).numpy(), X, rtol=1e-12, atol=1e-12 * size)
     weight = torch.randn(3, X.shape[1], generator=generator, dtype=torch.float64)
     bias = torch.randn(3, generator=generator, dtype=torch.float64)
-    w, b = fitted.unscale(weight, bias)
+    w, b = unscaled_weights(weight, bias, fitted)
     assert (w.shape, b.shape) == (weight.shape, bias.shape)
     slack = 1e-12 * (1 + w.abs().max().item() * size)  # w′·x and b′ may be large and cancel
     np.testing.assert_allclose(torch.from_numpy(X) @ w.T + b, Z @ weight.T + bias, rtol=1e-9, atol=slack)
@@ -386,13 +387,12 @@ BAD = [
     (lambda: MinMax().fit([[0.0, -1e308], [0.0, 1e308]]), "X[:, 1] spans more than float64 holds"),
     (lambda: Standard().fit([[1.5e308], [-1.7e308], [-1.7e308]]), "X[:, 0] spans more than float64 holds"),
     (lambda: MinMax().fit(ROW).transform([[1.0, 2.0]]), "X has 2 features but 1 are needed"),
-    (lambda: MinMax().fit(ROW).unscale([1.0, 2.0], 0.0), "weight has shape (2,)"),
-    (lambda: MinMax().fit(ROW).unscale([[1.0], [2.0]], 0.0), "bias has 1 values for 2 rows"),
-    (lambda: MinMax().fit(ROW).unscale([math.nan], 0.0), "weight holds values that are not finite numbers"),
+    (lambda: unscaled_weights([1.0, 2.0], 0.0, MinMax().fit(ROW)), "weight has shape (2,)"),
+    (lambda: unscaled_weights([math.nan], 0.0), "weight holds values that are not finite numbers"),
     (lambda: Scaler.from_state({"kind": "minmax"}), "state has no 'shift'"),
     (lambda: Scaler.from_state(MIN | {"scale": [0.0]}), "state['scale'] must be above 0, found 0"),
     (lambda: MinMax().fit_target([[[1.0]]]), "y must be of shape"),
-    (lambda: MinMax().fit_target([1.0, 2.0]).unscale_target([[1.0], [2.0]], [0.0, 0.0]), "each of 1 targets"),
+    (lambda: unscaled_weights([[1.0], [2.0]], [0, 0], None, MinMax().fit_target([1.0, 2.0])), "MinMax has 1 targets"),
     (lambda: split([0, 1] * 9, (0.5, 0.5)), "fractions=(0.5, 0.5)"),
     (lambda: split([0, 1] * 9, (0.5, 0.6, -0.1)), "fractions[2]=-0.1"),
     (lambda: split([0, 1] * 9, (0.5, 0.5, 0.5)), "fractions=(0.5, 0.5, 0.5)"),

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchperc._checks import Data, as_csr, check_choice, check_int, find_non_finite, is_sparse
-from torchperc.data.scaling import Scaler
+from torchperc.data.scaling import Scaler, unscaled_weights
 from torchperc.data.table_encoder import TableEncoder
 from torchperc.data.table_files import shortest
 from torchperc.model.describe import as_net, described_net, has_bias, why_not_described
@@ -269,10 +269,7 @@ class FittedModel:
         if not self.regression or more:
             return None
         weight, bias = weight.double()[0], torch.zeros(()) if bias is None else bias.double()[0]
-        if self.scaler is not None:
-            weight, bias = self.scaler.unscale(weight, bias)
-        if self.target_scaler is not None:
-            weight, bias = self.target_scaler.unscale_target(weight, bias)
+        weight, bias = unscaled_weights(weight, bias, self.scaler, self.target_scaler)
         return weight, float(bias)
 
     @property
