@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from torchperc._files import hidden_folder, remove
 from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
-from torchperc.data.table_files import Table, Words, frame_table, listed, open_table, shortest
+from torchperc.data.table_files import Words, frame_table, listed, open_table, shortest
 
 if TYPE_CHECKING:
     import torch
@@ -237,71 +237,57 @@ class Batches:
         [([[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None, {'id': ['a7', 'a8']})]
     """
 
+    _positions: Sequence[int] = ()
+    _target: int | None = None
+
     def __init__(
         self, path: str | Path, encoder: TableEncoder, *, unknown: str = "error", keep: str | Sequence[str] = ()
     ) -> None:
-        self.path, self.encoder, self.extra = Path(path), encoder, tuple[str, ...]()
+        self.path, self.encoder = Path(path), encoder
         self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
-        self._source = Unchanged(self.path)
-        with self._source:
+        trained, names = [column.name for column in encoder.columns], tuple[str, ...]()
+        with Unchanged(self.path) as self._source:
             kind, compression = format_of(self.path)
+            if (kind == "svmlight") != (encoder.indices is not None):
+                said = f"columns {listed(trained)}" if encoder.indices is None else "numbered features"
+                raise ValueError(f"{self.path} is {kind}, but training had {said}; give a file of the same kind")
             if kind == "svmlight":
-                self._read = self._open_sparse(SvmlightFile(self.path, compression), keep)
-                return
-            options, known = encoder.options, [column.name for column in encoder.columns]
-            if encoder.n_columns is not None:
-                options, known = replace(options, header=bool(options.header)), []
-            self._read = self._open_table(
-                open_table([self.path], kind, [compression], options, known, labelled=False), keep
-            )
+                self._file: Any = SvmlightFile(self.path, compression)
+                self.labelled = self._file.labelled
+            else:
+                options, known = encoder.options, trained
+                if encoder.n_columns is not None:
+                    options, known = replace(options, header=bool(options.header)), []
+                self._file = open_table([self.path], kind, [compression], options, known, labelled=False)
+                self._positions, self._target = encoder.find_columns(self._file)
+                names, self.labelled = self._file.names, self._target is not None
+        self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})
+        kept = names if keep == "all" else [keep] if isinstance(keep, str) else keep
+        for name in kept:
+            if name not in names:
+                why = f" is no column of {self.path}; it has {listed(names) or 'none'}"
+                raise ParameterError(Option("keep", name), why)
+        self._kept = {names.index(name): name for name in kept}
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
         with self._source:
-            for X, labels, kept in self._read():
+            for X, labels, kept in self._rows():
                 self._source.check()  # so that no row of a second version is handed on
-                yield Batch(first, X, labels, kept)
-                first += X.shape[0]
+                if X.shape[0]:
+                    yield Batch(first, X, None if labels is None else _texts(labels), kept)
+                    first += X.shape[0]
 
-    def _open_table(self, table: Table, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
-        """A function that yields features, labels and the columns to keep."""
+    def _rows(self) -> Iterator[tuple[Any, Any, dict[str, list[str]]]]:
+        """Features, labels and the columns to keep."""
         if self.encoder.indices is not None:
-            raise ValueError(f"{self.path} has columns, but training had numbered features; give an svmlight file")
-        positions, target = self.encoder.find_columns(table)
-        self.extra = tuple(name for j, name in enumerate(table.names) if j not in {*positions, target})
-        self.labelled = target is not None
-        names = table.names if keep == "all" else [keep] if isinstance(keep, str) else keep
-        for name in names:
-            if name not in table.names:
-                raise ParameterError(
-                    Option("keep", name), f" is no column of {self.path}; it has {listed(table.names)}"
-                )
-        raw = {table.names.index(name): name for name in names}
-
-        def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
-            for batch in table.batches(self.encoder.wanted(positions, target), list(raw)):
-                if batch.n_rows:
-                    X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
-                    labels = None if target is None else _texts(batch.columns[target])
-                    yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
-
-        return rows
-
-    def _open_sparse(self, file: SvmlightFile, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
-        if keep:
-            raise ParameterError(Option("keep", keep), f" needs columns, and {self.path} has none")
-        if self.encoder.indices is None:
-            wanted = listed([column.name for column in self.encoder.columns])
-            raise ValueError(f"{self.path} has numbered features, but training had columns: {wanted}")
-        indices, self.labelled = self.encoder.indices, file.labelled
-
-        def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
-            for batch in file.batches():
-                if batch.n_rows:
-                    labels = None if batch.labels is None else batch.labels.texts()
-                    yield file.known(batch, *indices), labels, {}
-
-        return rows
+            for batch in self._file.batches():
+                yield self._file.known(batch, *self.encoder.indices), batch.labels, {}
+            return
+        for batch in self._file.batches(self.encoder.wanted(self._positions, self._target), list(self._kept)):
+            X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
+            kept = {name: batch.raw[j] for j, name in self._kept.items()}
+            yield as_samples(X), batch.columns.get(self._target), kept
 
 
 def _texts(labels: Any) -> list[str]:
