@@ -18,12 +18,12 @@ from torch import nn
 import torchperc as tp
 from torchperc import data
 from torchperc.data import Dataset, MaxAbs, MinMax, Scaler, Standard, load, make_scaler, split, unscaled
+from torchperc.data.scaling import unscaled_weights
 
 GENERATORS = {
     "separable-blobs": data.separable_blobs,
     "noisy-blobs": data.noisy_blobs,
     "moons": data.moons,
-    "circles": data.circles,
 }
 CLASSICS = {
     "iris": sklearn.datasets.load_iris,
@@ -54,14 +54,12 @@ def test_generators_share_one_form_and_leave_the_global_seed_alone(name, samples
 
 
 @pytest.mark.parametrize("samples", [2, 7, 30])
-def test_moons_and_circles_are_those_of_sklearn(samples):
+def test_moons_are_those_of_sklearn(samples):
     def in_order(X, y):
         return sorted((round(a, 9) + 0.0, round(b, 9) + 0.0, int(s)) for (a, b), s in zip(X.tolist(), y, strict=True))
 
     X, y = sklearn.datasets.make_moons(samples, shuffle=False)
     assert in_order(*data.moons(samples, noise=0)) == in_order(X, 2 * y - 1)
-    X, y = sklearn.datasets.make_circles(samples, shuffle=False, factor=0.3)
-    assert in_order(*data.circles(samples, noise=0, factor=0.3)) == in_order(X, 2 * y - 1)
 
 
 @given(st.integers(2, 40), st.integers(1, 6), st.floats(1e-3, 1e3), seeds)
@@ -215,7 +213,7 @@ def test_inverse_and_unscale_lead_back(kind, X, seed):
     np.testing.assert_allclose(fitted.inverse(Z).numpy(), X, rtol=1e-12, atol=1e-12 * size)
     weight = torch.randn(3, X.shape[1], generator=generator, dtype=torch.float64)
     bias = torch.randn(3, generator=generator, dtype=torch.float64)
-    w, b = fitted.unscale(weight, bias)
+    w, b = unscaled_weights(weight, bias, fitted)
     assert (w.shape, b.shape) == (weight.shape, bias.shape)
     slack = 1e-12 * (1 + w.abs().max().item() * size)  # w′·x and b′ may be large and cancel
     np.testing.assert_allclose(torch.from_numpy(X) @ w.T + b, Z @ weight.T + bias, rtol=1e-9, atol=slack)
@@ -369,7 +367,6 @@ ROW, TWO, MIN = [[1.0]], [[1.0], [2.0]], {"kind": "minmax", "shift": [0.0], "sca
 BAD = [
     (lambda: data.separable_blobs(margin=0), "margin=0"),
     (lambda: data.noisy_blobs(noise=0.6), "noise=0.6"),
-    (lambda: data.circles(factor=1), "factor=1.0"),
     (lambda: data.tagged_sentences(new_words=1.5), "new_words=1.5"),
     (lambda: load("irises"), "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n"),
     (lambda: load("moons", margin=1), "margin=1 is not an option of source 'moons'; it takes samples, noise, seed"),
@@ -385,18 +382,25 @@ BAD = [
     (lambda: Dataset(torch.eye(2), [0, 1], ("a", "b"), ("x", "y")), "y must hold -1 and +1, found 0, 1"),
     (lambda: Dataset(torch.eye(2), [-1, 1], ("a", "a"), ("x", "y")), "labels=('a', 'a')"),
     (lambda: Dataset(torch.eye(2), [-1, 1], ("a", "b"), ("x",)), "names has 1 entries for 2 features"),
+    (lambda: load("iris", task="regression"), "task='regression'"),
+    (lambda: load("diabetes", task="classification"), "which is for regression"),
+    (lambda: load("diabetes").decode([1.0]), "the targets are real numbers"),
+    (lambda: load("diabetes", positive="1"), "positive='1' needs classes"),
+    (lambda: Dataset.of(TWO, ["1", "b"], task="regression"), "y[1] = "),
+    (lambda: Dataset.of(TWO, [1.0, math.nan], task="regression"), "y[1] = nan"),
+    (lambda: Dataset.of(TWO, [3, 3], task="regression"), "y is 3 for every sample"),
+    (lambda: Dataset(torch.eye(2), [1.0, math.inf], (), ("a", "b")), "found inf"),
     (lambda: make_scaler("robust"), "kind='robust'"),
     (lambda: MinMax().transform(ROW), "MinMax is not fitted; call fit(X)"),
     (lambda: MinMax().fit([[0.0, -1e308], [0.0, 1e308]]), "X[:, 1] spans more than float64 holds"),
     (lambda: Standard().fit([[1.5e308], [-1.7e308], [-1.7e308]]), "X[:, 0] spans more than float64 holds"),
     (lambda: MinMax().fit(ROW).transform([[1.0, 2.0]]), "X has 2 features but 1 are needed"),
-    (lambda: MinMax().fit(ROW).unscale([1.0, 2.0], 0.0), "weight has shape (2,)"),
-    (lambda: MinMax().fit(ROW).unscale([[1.0], [2.0]], 0.0), "bias has 1 values for 2 rows"),
-    (lambda: MinMax().fit(ROW).unscale([math.nan], 0.0), "weight holds values that are not finite numbers"),
+    (lambda: unscaled_weights([1.0, 2.0], 0.0, MinMax().fit(ROW)), "weight has shape (2,)"),
+    (lambda: unscaled_weights([math.nan], 0.0), "weight holds values that are not finite numbers"),
     (lambda: Scaler.from_state({"kind": "minmax"}), "state has no 'shift'"),
     (lambda: Scaler.from_state(MIN | {"scale": [0.0]}), "state['scale'] must be above 0, found 0"),
     (lambda: MinMax().fit_target([[[1.0]]]), "y must be of shape"),
-    (lambda: MinMax().fit_target([1.0, 2.0]).unscale_target([[1.0], [2.0]], [0.0, 0.0]), "each of 1 targets"),
+    (lambda: unscaled_weights([[1.0], [2.0]], [0, 0], None, MinMax().fit_target([1.0, 2.0])), "MinMax has 1 targets"),
     (lambda: split([0, 1] * 9, (0.5, 0.5)), "fractions=(0.5, 0.5)"),
     (lambda: split([0, 1] * 9, (0.5, 0.6, -0.1)), "fractions[2]=-0.1"),
     (lambda: split([0, 1] * 9, (0.5, 0.5, 0.5)), "fractions=(0.5, 0.5, 0.5)"),

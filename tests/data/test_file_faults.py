@@ -1,9 +1,8 @@
-"""Files under faults: changed while they are read, one cache for many, too wide."""
+"""Files under faults: changed while they are read, too wide, too large for the disk."""
 
 import errno
 import importlib
 import os
-import pickle
 import shutil
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ import pytest
 from sklearn.linear_model import SGDClassifier
 from tables import said_by
 
-from torchperc.data import Batches, CsrParts, PreparedData, file_formats, read, svmlight, table_files
+from torchperc.data import Batches, PreparedData, file_formats, read, svmlight, table_files
 
 reading = importlib.import_module("torchperc.data.read")
 
@@ -81,7 +80,8 @@ def test_a_new_file_that_changes_while_it_is_read(tmp_path, kind, change):
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_training_file_that_changes_while_it_is_read(tmp_path, monkeypatch, kind, change, stream):
-    path, cache, stamp, looks = table(tmp_path / f"data.{kind}"), tmp_path / "cache", file_formats._stamp, []
+    path, stamp, looks = table(tmp_path / f"data.{kind}"), file_formats._stamp, []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def stamped(path):
         looks.append(path)
@@ -91,8 +91,8 @@ def test_a_training_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ki
 
     monkeypatch.setattr(file_formats, "_stamp", stamped)
     with pytest.raises(ValueError, match=SAID.format(kind)):
-        read(path, stream=stream, cache=cache)
-    assert not cache.exists() or not list(cache.iterdir())
+        read(path, stream=stream)
+    assert not list(tmp_path.glob(".torchperc-*"))
 
 
 # sparse samples for other libraries
@@ -124,26 +124,7 @@ def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatc
     assert "has 300,000 features and 3 labels" in said_by(lambda: read(path))
 
 
-# one cache for many
-
-
-def values(X):
-    return np.vstack([X.load(k).toarray() for k in range(len(X.pieces))]) if isinstance(X, CsrParts) else np.array(X)
-
-
-@pytest.mark.parametrize("kind", ["csv", "svm"])
-def test_two_data_sets_in_one_cache_folder(tmp_path, kind):
-    cache = tmp_path / "cache"
-    paths = [table(tmp_path / f"{name}.{kind}", shift) for name, shift in (("a", 0), ("b", 1))]
-    alone = [read(path, stream=True) for path in paths]
-    shared = [read(path, stream=True, cache=cache) for path in paths]
-    for one, other in zip(alone, shared, strict=True):
-        again = pickle.loads(pickle.dumps(other.X)) if kind == "svm" else np.load(other.X.filename)
-        assert np.array_equal(values(one.X), values(again))
-    entries = {file: file.read_bytes() for file in cache.iterdir()}
-    assert len({file.name[:34] for file in entries}) == 2  # a digest for each
-    read(paths[0], stream=True, cache=cache)
-    assert {file.name for file in cache.iterdir()} == {file.name for file in entries}
+# a full disk
 
 
 @pytest.mark.parametrize("when", ["before", "while writing"])
@@ -155,8 +136,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, when)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100))
     else:
         monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
-    path, cache = table(tmp_path / "data.csv"), tmp_path / "cache"
-    said = said_by(lambda: read(path, stream=True, cache=cache), OSError)
-    assert f"cannot write the converted table to {cache}" in said
+    path = table(tmp_path / "data.csv")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    said = said_by(lambda: read(path, stream=True), OSError)
+    assert f"cannot write the converted table to {tmp_path}" in said
     assert ("GB are free" if when == "before" else "No space left on device") in said
-    assert not list(cache.iterdir())
+    assert list(tmp_path.iterdir()) == [path]

@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_diabetes
 from tables import said_by
 
-from torchperc.data import Batches, Dataset, TableEncoder, load, read, svmlight, table_files
+from torchperc.data import Batches, TableEncoder, load, read, svmlight, table_files
 from torchperc.data import table_encoder as tasks
 
 N = 60
@@ -133,24 +133,6 @@ def test_more_numbers_than_are_counted_are_a_quantity(tmp_path, monkeypatch):
 
 # --- what is wrong, and where ---
 
-BAD = {
-    "word": ("a,price\n1,10.5\n2,cheap\n3,12\n", "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
-    "comma": ('a,price\n1,10.5\n2,"9,5"\n', "line 3, column 'price': '9,5' is not a number; correct it or drop the row, or say decimal=','"),
-    "infinite": ("a,price\n1,10.5\n2,-inf\n", "line 3, column 'price': '-inf' is not a finite number"),
-    "missing": ("a,price\n1,10.5\n2,\n", "line 3, column 'price': the target is missing; fill it in, or drop such rows with missing='drop'"),
-    "constant": ("a,price\n1,7.5\n2,7.50\n3,7.5\n", "column 'price' is 7.5 in every row; there is nothing to predict"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", BAD)
-def test_bad_targets_are_named(tmp_path, name, stream):
-    path = tmp_path / "flats.csv"
-    path.write_text(BAD[name][0])
-    said = said_by(partial(read, path, task="regression", stream=stream))
-    assert BAD[name][1] in said
-    assert str(path) in said
-
 
 @pytest.mark.parametrize("cell", ["inf", "unknown"])
 def test_a_slip_in_a_quantity_is_named_without_a_task_too(tmp_path, cell):
@@ -160,24 +142,6 @@ def test_a_slip_in_a_quantity_is_named_without_a_task_too(tmp_path, cell):
     path.write_text("\n".join(text))
     assert f"line 31, column 'price': '{cell}' is not a" in said_by(partial(read, path))
     assert len(read(path, task="classification").labels) == N
-
-
-REQUESTS = [
-    (lambda path: read(path, task="clustering"), "task='clustering'"),
-    (lambda path: read(path).decode([1.0]), "the targets are real numbers"),
-    (lambda path: read(path).against_rest("1"), "positive='1' needs classes"),
-    (lambda path: load("iris", task="regression"), "task='regression'"),
-    (lambda path: load("diabetes", task="classification"), "which is for regression"),
-    (lambda path: Dataset.of([[1.0], [2.0]], ["1", "b"], task="regression"), "y[1] = "),
-    (lambda path: Dataset.of([[1.0], [2.0]], [1.0, math.nan], task="regression"), "y[1] = nan"),
-    (lambda path: Dataset.of([[1.0], [2.0]], [3, 3], task="regression"), "y is 3 for every sample"),
-    (lambda path: Dataset(torch.eye(2), [1.0, math.inf], (), ("a", "b")), "found inf"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), REQUESTS)
-def test_bad_requests(tmp_path, call, message):
-    assert message in said_by(lambda: call(save(tmp_path, "csv", *prices())))
 
 
 def test_the_diabetes_table_is_that_of_sklearn():

@@ -165,23 +165,6 @@ def test_a_column_that_only_begins_as_text(tmp_path, monkeypatch):
         column_of(tmp_path, begin + [f"id{number}" for number in range(3000)])
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        (b"a,c\n1,x\n2,y\n", {"text": "b"}, "it has 'a', 'c'"),
-        (b"a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
-        (b"a,c\n1,x\n2,y\n", {"text": "c"}, "text names column 'c' of .*, which is no feature"),
-        (b"a,c\nu,x\nv,y\n", {"text": "a", "categories": "a"}, "categories and text both name column 'a'"),
-        (b"a,c\n,x\n,y\n", {"text": "a", "missing": "mean"}, "column 'a' has no values at all"),
-        (b"a,c\ncaf\xe9 u,x\nv,y\n", {"text": "a"}, "not a CSV file in UTF-8: line 2 holds the byte 0xe9"),
-    ],
-)
-def test_wrong_text_columns(tmp_path, content, options, message):
-    (tmp_path / "w.csv").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read(tmp_path / "w.csv", **options)
-
-
 def test_text_in_other_files(tmp_path):
     rows = messages(60)
     table = pa.table({"message": [text for text, _ in rows], "label": [label for _, label in rows]})

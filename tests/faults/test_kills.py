@@ -39,14 +39,13 @@ class Command:
     """What is killed and what must hold afterwards.
 
     ``start`` and ``again`` give the child's function and its arguments, ``result`` what the command leaves behind: None
-    if it is not there, an exception if it is not whole. ``tidy`` commands clear away what they have begun on SIGTERM.
+    if it is not there, an exception if it is not whole.
     """
 
     start: Callable[[Path], tuple[Any, ...]]
     again: Callable[[Path], tuple[Any, ...]]
     result: Callable[[Path], Any]
     prepare: Callable[[Path], None] = lambda folder: None
-    tidy: bool = True
 
 
 def table(path, rows=300):
@@ -112,17 +111,6 @@ def applied(folder, name="out.csv"):
     return digest(folder / name) if (folder / name).exists() else None
 
 
-def read_into_cache(folder):
-    data = tp.data.read(folder / "table.csv", stream=True, cache=folder / "cache")
-    (folder / "read.txt").write_text(hashlib.sha256(np.asarray(data.X).tobytes()).hexdigest())
-
-
-def cached(folder):
-    """The converted table."""
-    whole = list((folder / "cache").glob("[!.]*"))
-    return {path.name: hashlib.sha256(np.load(path).tobytes()).hexdigest() for path in whole} or None
-
-
 def conll(path, sentences=400):
     lines = ("".join(f"{word}\t{tag}\n" for word, tag in each) for each in tp.data.tagged_sentences(sentences))
     path.write_text("\n".join(lines))
@@ -157,10 +145,6 @@ COMMANDS = {
     "apply": Command(words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), applied, trained),
     "tag fit": Command(words(*TAG), words(*TAG, "--overwrite"), tagged, lambda folder: conll(folder / "t.conll")),
     "tag apply": Command(words(*TAG_NEW), words(*TAG_NEW), lambda folder: applied(folder, "out.conll"), tagger),
-    "cache": Command(
-        lambda folder: (read_into_cache, folder), lambda folder: (read_into_cache, folder), cached,
-        lambda folder: table(folder / "table.csv", rows=30_000), tidy=False,
-    ),
 }  # fmt: skip
 
 
@@ -198,7 +182,7 @@ def outcome(given, tmp_path, expected, number, moment, how):
         return harness.SILENT, "it said that all is well, and left nothing"
     if found not in (None, expected):
         return harness.SILENT, "what it left is not of this run"
-    if given.tidy and how == signal.SIGTERM and (left := [path.name for path in folder.rglob("*.part*")]):
+    if how == signal.SIGTERM and (left := [path.name for path in folder.rglob("*.part*")]):
         return harness.SILENT, f"SIGTERM left {left[0]} behind"
     after = harness.Child(tmp_path / f"{number}-again", *given.again(folder))
     code = after.wait()

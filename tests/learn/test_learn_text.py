@@ -125,7 +125,7 @@ def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainte
     [
         (["--text", "body"], "it has 'age', 'message', 'id', 'label'"),
         (["--text", "age"], "column 'age' holds numbers, no text"),
-        (["--text", "message", "--categories", "message"], "categories and text both name column 'message'"),
+        (["--text", "message", "--categories", "message"], "--text message is also in categories"),
         ([], "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)"),
         (["--ignore", "id", "--scale", "standard"], "no zero of sparse X would stay zero; use --scale maxabs"),
     ],

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 from PIL import Image
 from scipy.sparse import csr_array
+from sklearn.datasets import make_circles
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import confusion_matrix, r2_score, root_mean_squared_error
@@ -565,7 +566,8 @@ def test_xor_is_lifted_until_a_plane_separates(monkeypatch):
 
 
 def test_other_features_can_be_added():
-    X, y = tp.data.circles(samples=30, seed=0)
+    X, y = make_circles(30, noise=0.05, factor=0.5, random_state=0)
+    X, y = torch.from_numpy(X), 2 * torch.from_numpy(y) - 1
     display = plots.LiftedDisplay.from_data(X, y, "squares")
     assert display.after.verdict is tp.Verdict.SEPARATED
     assert display.height == pytest.approx(X.square().sum(1).numpy())

@@ -30,8 +30,8 @@ CONFIGURED = {
 COMMANDS = ("learn", "apply", "tag", "export", "report", "separable", "crosscheck", *CONFIGURED, "demo", "play", "xor")
 TAG: dict[str, Callable[..., Any]] = {"fit": tag.fit, "eval": tag.evaluate, "apply": tag.apply}
 _HIDDEN = {
-    "options": {"path", "cache"},
-    "reading": {"path", "cache", "task", "stream"},
+    "options": {"path"},
+    "reading": {"path", "task", "stream"},
     "layout": {"file", "default"},
     "text": {"file", "default", "column"},
 }

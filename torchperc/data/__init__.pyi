@@ -3,7 +3,6 @@ from .datasets import Dataset as Dataset
 from .example_data import GATES as GATES
 from .example_data import SOURCES as SOURCES
 from .example_data import TAGS as TAGS
-from .example_data import circles as circles
 from .example_data import gate as gate
 from .example_data import is_gate as is_gate
 from .example_data import load as load

@@ -80,12 +80,12 @@ class Dataset:
         X = samples(self.X)
         if len(set(self.labels)) != len(self.labels) or len(self.labels) == 1:
             raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
-        if len(self.names) != X.shape[1]:
-            raise ValueError(f"names has {len(self.names)} entries for {X.shape[1]} features; name every feature once")
-        if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
-            raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
-        if self.encoder is not None and self.encoder.n_features != X.shape[1]:
-            raise ValueError(f"encoder makes {self.encoder.n_features} features, but X has {X.shape[1]}")
+        widths = {"names": len(self.names)}
+        widths |= {} if self.image_shape is None else {"image_shape": math.prod(self.image_shape)}
+        widths |= {} if self.encoder is None else {"encoder": self.encoder.n_features}
+        for name, width in widths.items():
+            if width != X.shape[1]:
+                raise ValueError(f"{name} has {width} entries for {X.shape[1]} features of X; it needs one per feature")
         labels = partial(check_labels, classes=self.classes, both=False)
         y = (labels if self.labels else check_targets)(self.y, X.shape[0])
         object.__setattr__(self, "y", y)

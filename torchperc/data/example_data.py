@@ -6,14 +6,14 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
-from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number, require_packages
+from torchperc._checks import Option, ParameterError, check_int, check_number, require_packages
 from torchperc.data.file_formats import TASKS, ReadOptions, format_by_name, is_pattern
 from torchperc.data.read import is_frame, read
 
@@ -133,27 +133,8 @@ def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor
     t = torch.cat([torch.linspace(0, math.pi, int((y == sign).sum()), dtype=torch.float64) for sign in (-1, 1)])
     X = torch.stack([t.cos(), t.sin()], dim=1)
     X[y == 1] = torch.tensor([1, 0.5]) - X[y == 1]
-    return _blurred(X, y, noise, seed)
-
-
-def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """A circle of radius 1 (−1) around one of radius ``factor`` (+1): separable by x₁² + x₂², by no line.
-
-    Gaussian noise of the standard deviation ``noise`` is added to each feature.
-
-    Example:
-        >>> X, y = circles(100, noise=0, factor=0.3)
-        >>> X[y == -1].norm(dim=1).mean().item(), round(X[y == 1].norm(dim=1).mean().item(), 12)
-        (1.0, 0.3)
-    """
-    y = _labels(samples)
-    factor = check_number("factor", factor, above=0)
-    if factor >= 1:
-        raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
-    which = (y + 1) // 2
-    radius = torch.tensor([1.0, factor], dtype=torch.float64)[which]
-    angle = torch.cat([torch.arange(n).double() * (2 * math.pi / n) for n in torch.bincount(which).tolist()])
-    return _blurred(radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1), y, noise, seed)
+    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
+    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
 
 
 def _labels(samples: int) -> Tensor:
@@ -172,38 +153,37 @@ def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return normal / normal.norm(), foot
 
 
-def _blurred(X: Tensor, y: Tensor, noise: float, seed: int) -> tuple[Tensor, Tensor]:
-    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
-    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
-
-
 def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     order = torch.randperm(len(y), generator=generator)
     return X[order], y[order]
 
 
-def _classic(name: str) -> Dataset:
+def _classic(name: str, positive: str | None = None) -> Dataset:
     """A data set that scikit-learn brings; diabetes with its features as they were measured."""
     require_packages(f"the data set {name!r}", "sklearn")
     from sklearn import datasets
 
     from torchperc.data.datasets import Dataset
 
-    if name == "diabetes":
-        found = datasets.load_diabetes(scaled=False)
-        return Dataset.of(
-            found.data, found.target, names=found.feature_names, name=name, task="regression", target="progression"
-        )
-    found = getattr(datasets, f"load_{name.replace('-', '_')}")()
-    labels, shape = found.target_names.astype(str)[found.target], (8, 8) if name == "digits" else None
-    return Dataset.of(found.data, labels, names=found.feature_names, image_shape=shape, name=name)
+    regression = name == "diabetes"
+    options = {"scaled": False} if regression else {}
+    found = getattr(datasets, f"load_{name.replace('-', '_')}")(**options)
+    made = Dataset.of(
+        found.data,
+        found.target if regression else found.target_names.astype(str)[found.target],
+        names=found.feature_names,
+        image_shape=(8, 8) if name == "digits" else None,
+        name=name,
+        task=TASKS[regression],
+        target="progression" if regression else None,
+    )
+    return made if positive is None else made.against_rest(positive)
 
 
 _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "separable-blobs": separable_blobs,
     "noisy-blobs": noisy_blobs,
     "moons": moons,
-    "circles": circles,
 }
 _CLASSICS = ("iris", "wine", "breast-cancer", "digits", "diabetes")
 SOURCES = (*GATES, *_SYNTHETIC, *_CLASSICS)
@@ -249,18 +229,16 @@ def load(source: Any, **options: Any) -> Dataset:
         what = "is a folder; name a table in it" if Path(source).is_dir() else choice
         raise ValueError(f"source={source!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
     task, own = options.pop("task", None), TASKS[source == "diabetes"]
-    if task is not None and check_choice("task", task, TASKS) != own:
+    if task not in (None, own):
         why = f" is not possible with source {source!r}, which is for {own}; leave it out"
         raise ParameterError(Option("task", task), why)
-    make = _SYNTHETIC.get(source, partial(gate, source, dtype=torch.float64))
-    takes = inspect.signature(_SYNTHETIC[source]).parameters if source in _SYNTHETIC else ()
-    takes = ("positive",) * (source != "diabetes") if source in _CLASSICS else takes
-    _check_options(source, options, tuple(takes))
     if source in _CLASSICS:
-        made = _classic(source)
-        return made.against_rest(options["positive"]) if options.get("positive") is not None else made
+        _check_options(source, options, ("positive",))
+        return _classic(source, **options)
     from torchperc.data.datasets import Dataset
 
+    make = _SYNTHETIC.get(source, lambda: gate(source, dtype=torch.float64))
+    _check_options(source, options, tuple(inspect.signature(make).parameters))
     X, y = make(**options)
     name = source.upper() if source.upper() in GATES else source.lower()
     return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)

@@ -52,8 +52,8 @@ class ReadOptions:
         task: ``"classification"`` or ``"regression"``; inferred from the target by default.
         positive: a label to be +1 against all others.
         stream: convert the file to a memory-mapped array rather than hold it in memory; by default if the features
-            would take more than a quarter of the free memory.
-        cache: the folder for the converted file; by default a temporary one, removed along with the data set.
+            would take more than a quarter of the free memory. It is among the temporary files (see ``TMPDIR``), and
+            removed along with the data set.
 
     Example:
         >>> ReadOptions(decimal=",", ignore="id").to_json()
@@ -72,7 +72,6 @@ class ReadOptions:
     task: str | None = None
     positive: str | int | None = None
     stream: bool | None = None
-    cache: str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in ("na", "categories", "ignore", "text"):

@@ -24,7 +24,7 @@ from torchperc._checks import (
 )
 from torchperc.data.example_data import is_gate, load
 from torchperc.data.file_formats import TASKS
-from torchperc.data.read import ArrayFolder
+from torchperc.data.read import mapped_dense, mapped_sparse
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class PreparedData:
 
     Args:
         source: what :func:`~torchperc.data.load` accepts: a name, files, a data frame, or a Dataset.
-        options: of the source; splits larger than memory are written to its ``cache``, too.
+        options: of the source.
         split: fractions of train, validation and test; by default 0.6, 0.2 and 0.2, and for gates 1, 0 and 0.
         scale: ``"none"``, ``"minmax"``, ``"standard"``, ``"maxabs"``, or ``"auto"``: ``"standard"`` for dense samples,
             ``"maxabs"`` for sparse ones.
@@ -210,8 +210,7 @@ class PreparedData:
         if len(index) * size <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
-        folder = ArrayFolder(self.options.get("cache"), temporary=True)
-        return folder.sparse(chunks) if X.sparse else folder.dense(chunks, (len(index), X.n_features), dtype)
+        return mapped_sparse(chunks) if X.sparse else mapped_dense(chunks, (len(index), X.n_features), dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shutil
+import tempfile
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,11 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice
-from torchperc._files import hidden_folder, hidden_path, remove
+from torchperc._files import hidden_folder, remove
 from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
-from torchperc.data.table_files import Table, Words, frame_table, listed, open_table, shortest
+from torchperc.data.table_files import Words, frame_table, listed, open_table, shortest
 
 if TYPE_CHECKING:
     import torch
@@ -172,8 +172,7 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, sou
 
     X: Any = matrix
     if not in_memory:
-        folder = ArrayFolder(options.cache)
-        X = folder.sparse(encoded()) if sparse else folder.dense(encoded(), (rows, width))
+        X = mapped_sparse(encoded()) if sparse else mapped_dense(encoded(), (rows, width))
     elif sparse:
         X = as_samples(csr_array(vstack(list(encoded()), format="csr")))
     else:
@@ -238,71 +237,57 @@ class Batches:
         [([[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None, {'id': ['a7', 'a8']})]
     """
 
+    _positions: Sequence[int] = ()
+    _target: int | None = None
+
     def __init__(
         self, path: str | Path, encoder: TableEncoder, *, unknown: str = "error", keep: str | Sequence[str] = ()
     ) -> None:
-        self.path, self.encoder, self.extra = Path(path), encoder, tuple[str, ...]()
+        self.path, self.encoder = Path(path), encoder
         self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
-        self._source = Unchanged(self.path)
-        with self._source:
+        trained, names = [column.name for column in encoder.columns], tuple[str, ...]()
+        with Unchanged(self.path) as self._source:
             kind, compression = format_of(self.path)
+            if (kind == "svmlight") != (encoder.indices is not None):
+                said = f"columns {listed(trained)}" if encoder.indices is None else "numbered features"
+                raise ValueError(f"{self.path} is {kind}, but training had {said}; give a file of the same kind")
             if kind == "svmlight":
-                self._read = self._open_sparse(SvmlightFile(self.path, compression), keep)
-                return
-            options, known = encoder.options, [column.name for column in encoder.columns]
-            if encoder.n_columns is not None:
-                options, known = replace(options, header=bool(options.header)), []
-            self._read = self._open_table(
-                open_table([self.path], kind, [compression], options, known, labelled=False), keep
-            )
+                self._file: Any = SvmlightFile(self.path, compression)
+                self.labelled = self._file.labelled
+            else:
+                options, known = encoder.options, trained
+                if encoder.n_columns is not None:
+                    options, known = replace(options, header=bool(options.header)), []
+                self._file = open_table([self.path], kind, [compression], options, known, labelled=False)
+                self._positions, self._target = encoder.find_columns(self._file)
+                names, self.labelled = self._file.names, self._target is not None
+        self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})
+        kept = names if keep == "all" else [keep] if isinstance(keep, str) else keep
+        for name in kept:
+            if name not in names:
+                why = f" is no column of {self.path}; it has {listed(names) or 'none'}"
+                raise ParameterError(Option("keep", name), why)
+        self._kept = {names.index(name): name for name in kept}
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
         with self._source:
-            for X, labels, kept in self._read():
+            for X, labels, kept in self._rows():
                 self._source.check()  # so that no row of a second version is handed on
-                yield Batch(first, X, labels, kept)
-                first += X.shape[0]
+                if X.shape[0]:
+                    yield Batch(first, X, None if labels is None else _texts(labels), kept)
+                    first += X.shape[0]
 
-    def _open_table(self, table: Table, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
-        """A function that yields features, labels and the columns to keep."""
+    def _rows(self) -> Iterator[tuple[Any, Any, dict[str, list[str]]]]:
+        """Features, labels and the columns to keep."""
         if self.encoder.indices is not None:
-            raise ValueError(f"{self.path} has columns, but training had numbered features; give an svmlight file")
-        positions, target = self.encoder.find_columns(table)
-        self.extra = tuple(name for j, name in enumerate(table.names) if j not in {*positions, target})
-        self.labelled = target is not None
-        names = table.names if keep == "all" else [keep] if isinstance(keep, str) else keep
-        for name in names:
-            if name not in table.names:
-                raise ParameterError(
-                    Option("keep", name), f" is no column of {self.path}; it has {listed(table.names)}"
-                )
-        raw = {table.names.index(name): name for name in names}
-
-        def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
-            for batch in table.batches(self.encoder.wanted(positions, target), list(raw)):
-                if batch.n_rows:
-                    X, _ = self.encoder.encode(table, batch, positions, unknown=self.unknown)
-                    labels = None if target is None else _texts(batch.columns[target])
-                    yield as_samples(X), labels, {name: batch.raw[j] for j, name in raw.items()}
-
-        return rows
-
-    def _open_sparse(self, file: SvmlightFile, keep: str | Sequence[str]) -> Callable[[], Iterator[Any]]:
-        if keep:
-            raise ParameterError(Option("keep", keep), f" needs columns, and {self.path} has none")
-        if self.encoder.indices is None:
-            wanted = listed([column.name for column in self.encoder.columns])
-            raise ValueError(f"{self.path} has numbered features, but training had columns: {wanted}")
-        indices, self.labelled = self.encoder.indices, file.labelled
-
-        def rows() -> Iterator[tuple[Any, list[str] | None, dict[str, list[str]]]]:
-            for batch in file.batches():
-                if batch.n_rows:
-                    labels = None if batch.labels is None else batch.labels.texts()
-                    yield file.known(batch, *indices), labels, {}
-
-        return rows
+            for batch in self._file.batches():
+                yield self._file.known(batch, *self.encoder.indices), batch.labels, {}
+            return
+        for batch in self._file.batches(self.encoder.wanted(self._positions, self._target), list(self._kept)):
+            X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
+            kept = {name: batch.raw[j] for j, name in self._kept.items()}
+            yield as_samples(X), batch.columns.get(self._target), kept
 
 
 def _texts(labels: Any) -> list[str]:
@@ -314,88 +299,53 @@ def _texts(labels: Any) -> list[str]:
 # --- larger than memory -------------------------------------------------------------------------------------------
 
 
-class ArrayFolder:
-    """A folder of arrays, each in files whose name has a digest of their content.
+def mapped_dense(rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
+    """Write matrices, one below the other, of this shape together, to a temporary file, and map it."""
+    kind = np.dtype(dtype)
+    with _temporary_folder() as folder:
+        size, free = shape[0] * shape[1] * kind.itemsize, shutil.disk_usage(folder).free
+        if size > free:
+            raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
+        with (folder / "X.npy").open("wb") as file:
+            header = {"descr": kind.str, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for some in rows:
+                file.write(np.ascontiguousarray(some, kind).data)
+        X = np.load(folder / "X.npy", mmap_mode="r")
+    weakref.finalize(X._mmap, _remove, folder, os.getpid())
+    return X
 
-    So two tables, or two processes, never write to the same name unless they write the same. Arrays are written
-    atomically and stay until the user removes them. A temporary folder is removed along with the arrays read from it,
-    with the process, or if its block is left by an error.
 
-    Args:
-        folder: where; the system's temporary folder by default.
-        temporary: make a temporary folder inside it.
-    """
+def mapped_sparse(pieces: Iterable[Any]) -> Any:
+    """Write CSR arrays to temporary files, to be read in parts."""
+    from scipy.sparse import save_npz
 
-    def __init__(self, folder: str | Path | None, temporary: bool = False) -> None:
-        self.temporary = temporary or folder is None
-        with _one_line("make a folder for the converted table"):
-            if folder is not None:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-            self.folder = hidden_folder("cache", folder) if self.temporary else Path(folder or "")
+    from torchperc.samples.mapped import CsrParts
 
-    def dense(self, rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
-        """Write matrices, one below the other, of this shape together, and map the file."""
-        kind = np.dtype(dtype)
+    paths = list[Path]()
+    with _temporary_folder() as folder:
+        for piece in pieces:
+            paths.append(folder / f"X-{len(paths):05}.npz")
+            save_npz(paths[-1], piece, compressed=False)
+        X = CsrParts(paths)
+    weakref.finalize(X, _remove, folder, os.getpid())
+    return X
 
-        def write() -> Iterator[tuple[Path, Any]]:
-            size, free = shape[0] * shape[1] * kind.itemsize, shutil.disk_usage(self.folder).free
-            if size > free:
-                raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
-            part = hidden_path(self.folder)
-            with part.open("wb") as file:
-                yield part, repr((shape, kind.str)).encode()
-                header = {"descr": kind.str, "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for some in rows:
-                    data = np.ascontiguousarray(some, kind).data
-                    yield part, data
-                    file.write(data)
 
-        X = np.load(self._written(write(), ".npy")[0], mmap_mode="r")
-        self._tie(X._mmap)
-        return X
-
-    def sparse(self, pieces: Iterable[Any]) -> Any:
-        """Write CSR arrays, one per file, and read them in parts."""
-        from scipy.sparse import save_npz
-
-        from torchperc.samples.mapped import CsrParts
-
-        def write() -> Iterator[tuple[Path, Any]]:
-            for piece in pieces:
-                part = hidden_path(self.folder)
-                for array in (np.array(piece.shape), piece.indptr, piece.indices, piece.data):
-                    yield part, np.ascontiguousarray(array).data
-                with part.open("wb") as file:
-                    save_npz(file, piece, compressed=False)
-
-        X = CsrParts(self._written(write(), ".npz"))
-        self._tie(X)
-        return X
-
-    def _written(self, write: Iterator[tuple[Path, Any]], suffix: str) -> list[Path]:
-        """Files that are written while their names and contents are yielded, renamed when all are complete."""
-        digest, parts = hashlib.sha256(), dict[Path, None]()
-        try:
-            with _one_line(f"write the converted table to {self.folder}"):
-                for part, content in write:
-                    parts[part] = None
-                    digest.update(content)
-            name = f"X-{digest.hexdigest()[:32]}"
-            numbers = [""] if suffix == ".npy" else [f"-{number:05}" for number in range(len(parts))]
-            paths = [self.folder / f"{name}{number}{suffix}" for number in numbers]
-            for part, path in zip(parts, paths, strict=True):
-                os.replace(part, path)
-            return paths
-        except BaseException:
-            for path in [self.folder] if self.temporary else parts:
-                remove(path)
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder that an error removes; a full or forbidden disk is one line."""
+    folder = Path(tempfile.gettempdir())
+    try:
+        folder = hidden_folder("cache")
+        yield folder
+    except BaseException as error:
+        if folder.name.startswith("."):
+            remove(folder)
+        if not isinstance(error, OSError):
             raise
-
-    def _tie(self, owner: object) -> None:
-        """Remove a temporary folder as soon as its owner is gone."""
-        if self.temporary:
-            weakref.finalize(owner, _remove, self.folder, os.getpid())
+        said = f"cannot write the converted table to {folder}: {error.strerror or error}; set TMPDIR to a larger folder"
+        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None
 
 
 def _remove(folder: Path, process: int) -> None:
@@ -413,13 +363,3 @@ def free_memory() -> int:
         limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
         free = max(0, min(free, limit - used))
     return free
-
-
-@contextmanager
-def _one_line(doing: str) -> Iterator[None]:
-    """Say in one line what could not be done when the disk is full or forbidden."""
-    try:
-        yield
-    except OSError as error:
-        said = f"cannot {doing}: {error.strerror or error}; choose another folder with cache"
-        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None

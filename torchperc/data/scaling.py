@@ -111,49 +111,6 @@ class Scaler:
         made = function(dense, shift.to(dense.device), scale.to(dense.device)).to(_floating_type(values))
         return made[:, 0] if line else made
 
-    def unscale(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
-        """The same linear model for samples before scaling: w′ = w / scale, b′ = b − w′·shift.
-
-        Shape:
-            weight (d,) or (K, d), bias () or (K,); the same out.
-
-        Example:
-            >>> weight, bias = MinMax().fit([[0.0, 10.0], [2.0, 50.0]]).unscale([[1.0, 2.0]], [0.5])
-            >>> weight.tolist(), bias.tolist()
-            ([[0.5, 0.05]], [0.0])
-        """
-        w, b, shift, scale = self._linear(weight, bias)
-        if w.shape[-1] != len(shift):
-            raise ValueError(f"weight has shape {tuple(w.shape)} but ({len(shift)},) or (K, {len(shift)}) is needed")
-        w = w / scale
-        return w.to(_floating_type(weight)), (b - w @ shift).to(_floating_type(weight))
-
-    def unscale_target(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
-        """The same linear model for targets before scaling: w′ = scale·w, b′ = scale·b + shift; shapes as above.
-
-        Example:
-            >>> weight, bias = MinMax().fit_target([50.0, 90.0]).unscale_target([[0.5, 1.0]], [0.25])
-            >>> weight.tolist(), bias.tolist()
-            ([[20.0, 40.0]], [60.0])
-        """
-        w, b, shift, scale = self._linear(weight, bias)
-        if b.numel() != len(shift):
-            raise ValueError(
-                f"weight has shape {tuple(w.shape)} but one row for each of {len(shift)} targets is needed"
-            )
-        shift, scale = shift.reshape(b.shape), scale.reshape(b.shape)
-        return (w * scale[..., None]).to(_floating_type(weight)), (b * scale + shift).to(_floating_type(weight))
-
-    def _linear(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Weight and bias of a linear model in float64, checked, with shift and scale where they are."""
-        w, b = (torch.as_tensor(values).detach().double() for values in (weight, bias))
-        if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
-            raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
-        if w.dim() in (1, 2) and b.numel() != w[..., 0].numel():
-            raise ValueError(f"bias has {b.numel()} values for {w[..., 0].numel()} rows of weight; give one per row")
-        shift, scale = self._fitted()
-        return w, b, shift.to(w.device), scale.to(w.device)
-
     def state(self) -> dict[str, Any]:
         """The scaler as plain types, for a checkpoint or a JSON file."""
         shift, scale = self._fitted()
@@ -243,7 +200,7 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
     """A copy of a net that was learned on scaled samples and targets, for those before scaling.
 
     The scalings are folded into the weights, in float64: that of the samples into the first layer, that of the targets
-    into the last, see :meth:`Scaler.unscale` and :meth:`Scaler.unscale_target`.
+    into the last, see :func:`~torchperc.data.scaling.unscaled_weights`.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, ``nn.Linear`` or MLP.
@@ -263,17 +220,48 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
         kinds = "a Perceptron, MulticlassPerceptron, nn.Linear or MLP, into whose weights a scaling can be folded"
         raise TypeError(f"net must be {kinds}; found {type(net).__name__}")
     layers: Any = copied.layers if isinstance(copied, MLP) else [copied]
-    folds = [(layers[0], scaler.unscale)] if scaler is not None else []
-    folds += [(layers[-1], target_scaler.unscale_target)] if target_scaler is not None else []
-    for layer, fold in folds:
+    for layer, scalers in ((layers[0], (scaler, None)), (layers[-1], (None, target_scaler))):
         bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
-        weight, bias = fold(layer.weight.double(), bias.double())
+        weight, bias = unscaled_weights(layer.weight, bias, *scalers)
         if layer.bias is not None:
             layer.bias.copy_(bias)
         elif bias.any():
             raise ValueError("net has no bias to fold a shift into; learn with a bias, or scale with MaxAbs")
         layer.weight.copy_(weight)
     return copied
+
+
+def unscaled_weights(
+    weight: Data, bias: Data, scaler: Scaler | None = None, target_scaler: Scaler | None = None
+) -> tuple[Tensor, Tensor]:
+    """Weights and bias, float64, of the same linear model for samples and targets before scaling.
+
+    That of the samples makes them w / scale and b − (w / scale)·shift, that of the targets scale·w and scale·b + shift.
+
+    Shape:
+        weight (d,) or (K, d), bias () or (K,); the same out.
+
+    Example:
+        >>> of_X, of_y = MinMax().fit([[0.0, 10.0], [2.0, 50.0]]), MinMax().fit_target([50.0, 90.0])
+        >>> weight, bias = unscaled_weights([[1.0, 2.0]], [0.5], of_X, of_y)
+        >>> weight.tolist(), bias.tolist()
+        ([[20.0, 2.0]], [50.0])
+    """
+    w, b = (torch.as_tensor(values).detach().double() for values in (weight, bias))
+    if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
+        raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
+    for each, name, size in ((scaler, "features", w.shape[-1]), (target_scaler, "targets", b.numel())):
+        if each is None:
+            continue
+        shift, scale = (values.to(w.device) for values in each._fitted())
+        if len(shift) != size:
+            raise ValueError(f"weight has shape {tuple(w.shape)}, but {type(each).__name__} has {len(shift)} {name}")
+        if name == "features":
+            w = w / scale
+            b = b - w @ shift
+        else:
+            w, b = w * scale.reshape(b.shape)[..., None], b * scale.reshape(b.shape) + shift.reshape(b.shape)
+    return w, b
 
 
 def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:

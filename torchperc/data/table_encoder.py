@@ -545,15 +545,14 @@ class TableFit(Fit):
         ignored, self.categories, self.text = (self._positions(name) for name in ("ignore", "categories", "text"))
         self.target = len(names) - 1 if target is None else self._position(target, "target")
         self.features = tuple(j for j in range(len(names)) if j != self.target and j not in ignored)
-        if self.target in ignored or not self.features:
-            what = f"names column {names[self.target]!r}, the target" if self.features else "leaves no feature"
-            raise ValueError(f"ignore {what} of {path}; choose another target, or ignore less")
-        for option, named in (("categories", self.categories), ("text", self.text)):
-            for j in sorted(named):
-                if j not in self.features:
-                    raise ValueError(f"{option} names column {names[j]!r} of {path}, which is no feature; leave it out")
-                if j in self.categories & self.text:
-                    raise ValueError(f"categories and text both name column {names[j]!r} of {path}; choose one")
+        if not self.features:
+            raise ValueError(f"ignore leaves no feature of {path}; ignore less")
+        named = {self.target: "the target"}
+        for option, those in (("ignore", ignored), ("categories", self.categories), ("text", self.text)):
+            for j in sorted(those):
+                if named.setdefault(j, option) != option:
+                    why = f" is {named[j]}" if j == self.target else f" is also in {named[j]}"
+                    raise ParameterError(Option(option, names[j]), f"{why} of {path}; name a column once")
         for j in sorted((*self.features, self.target)):
             twice = names[j] in names[:j] and names.index(names[j]) not in ignored
             if twice or not names[j]:

@@ -14,6 +14,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import chain, islice
 from pathlib import Path
@@ -320,16 +321,12 @@ def array_table(path: Path, archive: bool, target: str | None = None, labelled: 
         raise ValueError(f"{path} is not a complete {what} of numbers ({first_line(error)}); write it again") from None
     X: Any
     X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
-    if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
-        found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        needed = "a matrix of numbers X is needed, and labels y in an .npz file or a column of X in an .npy file"
-        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}; save sparse samples as svmlight")
     y: Any = arrays.get(target or name)
-    if y is None and labelled and archive:
-        held, remedy = ", ".join(arrays), "add a label per row: np.savez(path, X=X, y=y)"
-        raise ValueError(f"{path} has no labels: it holds {held} and no array {target or name!r}; {remedy}")
-    if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
-        raise ValueError(f"{path}: {name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample")
+    matrix = X is not None and X.ndim == 2 and X.dtype.kind in "biuf"
+    if not matrix or (y is None and labelled and archive) or (y is not None and y.shape != X.shape[:1]):
+        found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        needed = f"a matrix of numbers X (N, d) is needed, and in an .npz file labels {target or name} (N,)"
+        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}; save sparse samples as svmlight")
     mapped = isinstance(X, np.memmap) and X.flags.c_contiguous
     (count, width), step = X.shape, _rows(X.shape[1])
 
@@ -383,7 +380,13 @@ def open_table(
     tables: list[Table] = []
     for path, compression in zip(paths, compressions, strict=True):
         if kind == "text":
-            tables.append(TextTable(path, compression, options, known, tables[0] if tables else None))
+            table = TextTable(path, compression, options, known)
+            if tables and not table.named and len(table.names) == len(known):
+                table.named, table.names = True, tuple(known)  # only the first of the files has a header
+            elif not tables:  # the others are written as the first
+                known, header = (table.names, options.header) if table.named else ((), False)
+                options = replace(options, delimiter=table.delimiter, decimal=table.decimal, header=header)
+            tables.append(table)
         elif kind == "parquet":
             tables.append(parquet_table(path))
         else:
@@ -409,30 +412,24 @@ class _Counted:
 
 
 class TextTable(Table):
-    """A delimited text file; ``like`` is the first of several, whose delimiter, names and decimal sign it has."""
+    """A delimited text file, with a header if one of the ``known`` names is in its first line."""
 
-    def __init__(
-        self, path: Path, compression: str | None, options: ReadOptions, known: Sequence[str] = (), like: Any = None
-    ) -> None:
+    def __init__(self, path: Path, compression: str | None, options: ReadOptions, known: Sequence[str]) -> None:
         self.path, self._compression, self.na = path, compression, tuple(options.na)
         self._strings: set[int] = set()  # columns that Arrow cannot read as numbers
         self._by_python = False
         head = self._head(options.encoding)
-        self.delimiter: str = options.delimiter or (like.delimiter if like else _delimiter(head))
+        self.delimiter: str = options.delimiter or _delimiter(head)
         first = [(end, cells) for end, cells in _records(head, self.delimiter) if any(cells)]
         if not first:
             raise ValueError(f"{path} is empty")
         cells, width = tuple(first[0][1]), len(first[0][1])
-        headed = options.header if like is None or like.named else False
-        if headed is None:
-            headed = (like is not None and cells == like.names) or _is_header(cells, known)
+        headed = _is_header(cells, known) if options.header is None else options.header
         self.named, self.names = headed, cells if headed else tuple(str(j + 1) for j in range(width))
         self._skip = first[0][0] if headed else 0  # lines
-        if like is not None and like.named and not headed and width == len(like.names):
-            self.named, self.names = True, like.names  # only the first of the files has a header
         body = [cells for _, cells in first[headed:] if len(cells) == width]
         columns = [[row[j] for row in body if not is_absent(row[j], self.na)] for j in range(width)]
-        self.decimal = options.decimal or (like.decimal if like else _decimal(columns))
+        self.decimal = options.decimal or _decimal(columns)
         if self.decimal == "," and not options.decimal:
             self.notes += ("numbers have a decimal comma",)
         numbers = [sum(is_number(cell.replace(self.decimal, ".")) for cell in column) for column in columns]

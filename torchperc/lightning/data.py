@@ -24,9 +24,9 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
-            ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, ``"diabetes"``, or the path of a
+            ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, ``"diabetes"``, or the path of a
             file: CSV, Parquet, svmlight or NumPy's; a pattern such as ``"data/part-*.parquet"``, or a list of files.
-        options: of the source, see :func:`torchperc.data.load`; temporary files are in a file's ``cache``, too.
+        options: of the source, see :func:`torchperc.data.load`.
         batch_size: samples per batch, or ``"full"``.
         order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
         split: fractions of train, validation and test; by default 0.6, 0.2 and 0.2, and for gates 1, 0 and 0.

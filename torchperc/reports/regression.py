@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
+from torchperc.data.scaling import unscaled_weights
 from torchperc.lightning.outcome import predictions
 from torchperc.reports.classification import LISTED, SETS, UNKNOWN, about_data
 from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
@@ -70,8 +71,7 @@ def _weights(module: Any, data: PreparedData) -> list[Block]:
     if not isinstance(net, nn.Linear) or scaler.scale is None or data.target_scaler is None:
         return []
     first = torch.zeros(1) if net.bias is None else net.bias
-    weights, bias = scaler.unscale(net.weight.detach().double(), first.detach().double())
-    (weight,), bias = data.target_scaler.unscale_target(weights, bias)
+    (weight,), bias = unscaled_weights(net.weight, first, scaler, data.target_scaler)
     effect = weight * scaler.scale
     order = effect.abs().argsort(descending=True, stable=True)[:LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
