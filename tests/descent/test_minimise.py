@@ -408,7 +408,7 @@ def test_numbers_that_are_not_finite_are_found_in_passing(head, value, row):
 
 def test_values_that_overflow_are_named():
     X, y = samples(51, 50, 2)
-    with pytest.raises(ValueError, match="whose products overflow; scale it"):
+    with pytest.raises(ValueError, match=r"X holds values up to .*, whose products overflow"):
         minimise(make(2), tp.LogisticHead(), X * 1e200, y)
 
 
@@ -484,5 +484,5 @@ def test_sparse_samples_are_refused_by_name():
     X, y = np.array([[1.0, 0.0], [0.0, np.nan], [0.0, 1.0]]), [1, -1, 1]
     with pytest.raises(ValueError, match=r"X.*nan"):
         tp.minimise(tp.Perceptron(2), tp.LMSHead(), csr_array(X), y)
-    with pytest.raises(ValueError, match=r"X holds values up to 1e\+200, whose products overflow"):
+    with pytest.raises(ValueError, match=r"X holds values up to 1e\+200 .*overflow"):
         tp.minimise(tp.Perceptron(2).double(), tp.LogisticHead(), csr_array(np.nan_to_num(X, nan=1e200)), y)
