@@ -28,6 +28,7 @@ from torchperc.samples import convert
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Inverse: TypeAlias = Callable[[Array], Array]
+InverseAt: TypeAlias = "Callable[[Point], Inverse]"
 
 CHUNK = 2**19  # numbers of X that are worked on at a time, so that their second use finds them in the cache
 HESSIAN_UP_TO = 600  # weights of all classes up to which Newton's method has the Hessian of the logistic loss
@@ -70,14 +71,16 @@ class Point:
 class Objective:
     """Mean loss of a head + ½·l2·‖w‖² of weights (K, D), whose last column is the bias if there is one.
 
-    Samples X are a float array or a CSR array, y an array as the head has it; ``sample_weight`` is 1 on average. All
+    Samples X are a float array or a CSR array, y an array as the head has it; ``sample_weight`` is 1 on average. Of the
+    net it knows the shape and the type of the weights. All
     arithmetic is numpy's: torch's threads and those of numpy's BLAS would wait for each other.
     """
 
     def __init__(
-        self, head: Head, X: Any, y: Array, units: int, bias: bool, l2: float, sample_weight: Array | None = None
+        self, head: Head, X: Any, y: Array, net: LinearNet, l2: float, sample_weight: Array | None = None
     ) -> None:
-        self.head, self.y, self.units, self.bias, self.l2 = head, y, units, bias, l2
+        units, bias = len(net.weight), net.bias is not None
+        self.head, self.y, self.net, self.units, self.bias, self.l2 = head, y, net, units, bias, l2
         self.sparse, self.squared = is_sparse(X), isinstance(head, SquaredHead)
         self.X = X.astype(np.float64, copy=False) if self.sparse else X
         self.width, self.softmax = X.shape[1] + bias, units > 1 and not self.squared
@@ -93,7 +96,12 @@ class Objective:
     def take(self, index: Array) -> Objective:
         """Return the same objective over some of the samples."""
         X, y, weight = self.X[index], self.y[index], self.sample_weight[index]
-        return Objective(self.head, X, y, self.units, self.bias, self.l2, weight)
+        return Objective(self.head, X, y, self.net, self.l2, weight)
+
+    def rounded(self, weights: Array) -> Array:
+        """Return the nearest weights that the net can hold."""
+        rounded: Array = torch.from_numpy(weights).to(self.net.weight.dtype).double().numpy()
+        return rounded
 
     @property
     def zero_loss(self) -> float:
@@ -262,7 +270,7 @@ def minimise(
         raise TypeError(f"{what}; for the perceptron's use RuleTrainer")
     problem = _problem(net, head, X, y, l2, sample_weight)
     with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are found in the first gradient
-        weights, found = _solve(problem, net_weights(net), net.weight.dtype, tol, max_iter)
+        weights, found = _solve(problem, net_weights(net), tol, max_iter)
     write_weights(net, weights)
     if found.unbounded:
         why = "the loss has no minimum: a hyperplane separates the samples, so it falls forever as the weights grow"
@@ -291,40 +299,41 @@ def _problem(net: LinearNet, head: Head, X: Data, y: Data, l2: float, sample_wei
     if falls and len(missing := np.setdiff1d(range(units), labels)):
         why = f"y has no sample of class {missing[0]}, whose bias would fall forever"
         raise ValueError(f"{why}; give the net only the classes that occur, or a net without bias")
-    return Objective(head, data, labels, units, net.bias is not None, l2, weight)
+    return Objective(head, data, labels, net, l2, weight)
 
 
-def _solve(problem: Objective, start: Array, dtype: torch.dtype, tol: float, max_iter: int) -> tuple[Array, Optimum]:
+def _solve(problem: Objective, start: Array, tol: float, max_iter: int) -> tuple[Array, Optimum]:
     """Return the weights of the minimum, or where minimising ended, and the figures there."""
-    inverse_at: Callable[[Point], Inverse] = partial(_inverse_by_cg, problem)
+    inverse_at: InverseAt = partial(_inverse_by_cg, problem)
     aim = tol
     if problem.squared:
         if problem.width <= SQUARES_UP_TO:
-            aim, inverse_at = 1e-24, _inverse_of_squares(problem, dtype)
+            aim, inverse_at = 1e-24, _inverse_of_squares(problem)
     elif problem.width * problem.units <= HESSIAN_UP_TO:
-        start, inverse_at = _minimum_of_sample(problem, start, dtype), partial(_inverse_by_cholesky, problem)
+        start, inverse_at = _minimum_of_sample(problem, start), partial(_inverse_by_cholesky, problem)
     else:
         start = _by_lbfgs(problem, start, tol, max_iter)
-    point, gap, steps, unbounded = _newton(problem, start, inverse_at, dtype, aim, max_iter)
+    point, gap, steps, unbounded = _newton(problem, start, inverse_at, aim, max_iter)
     norm = float(np.linalg.norm(point.gradient))
     return point.weights, Optimum(point.loss, norm, gap, steps, gap <= tol and not unbounded, unbounded)
 
 
 def _newton(
-    problem: Objective, start: Array, inverse_at: Callable[[Point], Inverse], dtype: torch.dtype, tol: float, most: int
+    problem: Objective, start: Array, inverse_at: InverseAt, tol: float, most: int
 ) -> tuple[Point, float, int, bool]:
     """Return the last point, its relative gap, the number of steps, and whether the loss has no minimum.
 
     Without a minimum, either all samples are right, or steps move scores far although the loss hardly changes.
     """
-    point, zero_loss = problem.at(_rounded(start, dtype)), problem.zero_loss
+    point, zero_loss = problem.at(problem.rounded(start)), problem.zero_loss
+    smallest = torch.finfo(problem.net.weight.dtype).eps * zero_loss
     if not point.loss <= zero_loss and not problem.squared:  # also if it is NaN
         point = problem.at(np.zeros_like(start))
     if not np.isfinite([point.loss, *point.gradient.flat]).all():
         raise problem.overflow()
     gap, drifts, before, inverse = math.inf, 0, point, inverse_at(point)
     for step in range(most + 1):
-        previous, scale = gap, max(point.loss, torch.finfo(dtype).eps * zero_loss)
+        previous, scale = gap, max(point.loss, smallest)
         direction, slope, gap = _step(inverse, point, scale)
         serves = previous <= NEAR and gap <= previous / 10 and not drifts and not tol / 10 < gap <= tol
         if step > 0 and not serves:
@@ -336,7 +345,7 @@ def _newton(
         drifts = drifts + 1 if flat and np.abs(problem.at(direction).scores).max() > FAR else 0
         unbounded = drifts == DRIFTS or problem.separates(point)
         done = unbounded or (gap <= tol and not drifts) or step == most
-        following = None if done else _search(problem, point, direction, slope, dtype)
+        following = None if done else _search(problem, point, direction, slope)
         if following is None:
             break
         before, point = point, following
@@ -350,10 +359,10 @@ def _step(inverse: Inverse, point: Point, scale: float) -> tuple[Array, float, f
     return direction, slope, -slope / 2 / scale
 
 
-def _search(problem: Objective, point: Point, direction: Array, slope: float, dtype: torch.dtype) -> Point | None:
+def _search(problem: Objective, point: Point, direction: Array, slope: float) -> Point | None:
     """Return the first point along a direction, nearer each time, that is low enough."""
     for length in 3.0 ** -np.arange(40):
-        weights = _rounded(point.weights + length * direction, dtype)
+        weights = problem.rounded(point.weights + length * direction)
         if np.array_equal(weights, point.weights):
             return None
         following = problem.at(weights)
@@ -363,24 +372,16 @@ def _search(problem: Objective, point: Point, direction: Array, slope: float, dt
     return None
 
 
-def _rounded(weights: Array, dtype: torch.dtype) -> Array:
-    """Return the nearest weights that the net can hold."""
-    rounded: Array = torch.from_numpy(weights).to(dtype).double().numpy()
-    return rounded
-
-
 # --- where to start, and g ↦ H⁻¹g at a point -----------------------------------------------------------------------
 
 
-def _minimum_of_sample(problem: Objective, start: Array, dtype: torch.dtype) -> Array:
+def _minimum_of_sample(problem: Objective, start: Array) -> Array:
     """Return where a sample of the rows has its minimum, which saves steps over all of them; else what was given."""
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
     if 4 * size > len(problem):
         return start
     sample = problem.take(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
-    if len(np.unique(sample.y)) < max(problem.units, 2):
-        return start
-    point, *_ = _newton(sample, start, partial(_inverse_by_cholesky, sample), dtype, 0.1 * problem.width / size, 20)
+    point, *_ = _newton(sample, start, partial(_inverse_by_cholesky, sample), 0.1 * problem.width / size, 20)
     return point.weights
 
 
@@ -430,7 +431,7 @@ def _inverse_by_cholesky(problem: Objective, point: Point) -> Inverse:
     return inverse
 
 
-def _inverse_of_squares(problem: Objective, dtype: torch.dtype) -> Callable[[Point], Inverse]:
+def _inverse_of_squares(problem: Objective) -> InverseAt:
     """Return the pseudo-inverse H⁻¹ of the squared loss, by H = RᵀR from QR, which keeps the condition of X."""
     triangle = np.diag(np.sqrt(problem.penalty * len(problem)))[problem.penalty > 0]
     for rows, _ in problem.scaled_rows():
@@ -438,6 +439,6 @@ def _inverse_of_squares(problem: Objective, dtype: torch.dtype) -> Callable[[Poi
     if not np.isfinite(triangle).all():
         raise problem.overflow()
     of_numbers = np.finfo(np.float64).eps * max(len(problem), problem.width)
-    of_features = torch.finfo(dtype).eps * problem.width**0.5
+    of_features = torch.finfo(problem.net.weight.dtype).eps * problem.width**0.5
     root = np.linalg.pinv(triangle / len(problem) ** 0.5, rcond=max(of_numbers, of_features))
     return lambda point: lambda gradient: gradient @ root @ root.T

@@ -61,9 +61,9 @@ def descend(
         rows = as_samples(rows.dense().float(), dtype=torch.float32)
     labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).cpu()
     if isinstance(head, RegressionHead):
-        largest, labels = float(labels.abs().max()), labels.to(net.weight.dtype).double()
-        if not torch.isfinite(labels).all():
+        if (largest := float(labels.abs().max())) > torch.finfo(net.weight.dtype).max:
             raise ValueError(f"y holds values up to {largest:g}, which {net.weight.dtype} cannot hold; scale y")
+        labels = labels.to(net.weight.dtype).double()
     lr, l2 = check_number("lr", lr, at_least=0), check_number("l2", l2, at_least=0)
     at = np.arange(len(rows)) if order is None else _sample_numbers(order, len(rows))
     rates = np.full(len(rows), lr)

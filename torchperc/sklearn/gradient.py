@@ -147,9 +147,8 @@ class GradientDescent(LinearEstimator):
         if self.update == "optimum" and self.early_stopping:
             raise ValueError("early_stopping=True has no effect with update='optimum', which makes no steps")
 
-    def _objective(self, samples: Samples, l2: float) -> Objective:
-        weight = samples.weight / samples.weight.mean()
-        return Objective(self._head, samples.X, samples.labels, samples.units, self.fit_intercept, l2, weight)
+    def _objective(self, net: Net, samples: Samples, l2: float) -> Objective:
+        return Objective(self._head, samples.X, samples.labels, net, l2, samples.weight / samples.weight.mean())
 
     def _rate(self, samples: Samples) -> float:
         """Return the learning rate, or 1/L: of single samples L = max c·(h·‖φ‖² + l2), else L = h·λ + l2.
@@ -177,7 +176,7 @@ class GradientDescent(LinearEstimator):
         self, net: Net, samples: Samples, held: Samples | None, rate: float, seed: int
     ) -> tuple[Net, list[DescentRecord], Verdict]:
         """Return the net that the epochs end with, what happened in each, and how they ended."""
-        watch, records = None if held is None else self._objective(held, 0.0), list[DescentRecord]()
+        watch, records = None if held is None else self._objective(net, held, 0.0), list[DescentRecord]()
         lowest, since = math.inf, 0
         best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
         for number, made in enumerate(self._epochs(net, samples, rate, seed, self.max_iter), 1):
@@ -209,7 +208,7 @@ class GradientDescent(LinearEstimator):
     ) -> Iterator[tuple[float, float | None]]:
         """Change the net epoch by epoch; yield the loss on the way, and max |g| of the full gradient."""
         if self.update == "batch":
-            loss_and_gradient = _loss_and_gradient(self._objective(samples, self.l2), count)
+            loss_and_gradient = _loss_and_gradient(self._objective(net, samples, self.l2), count)
             for _ in range(count):
                 weights = net_weights(net)
                 loss, gradient = loss_and_gradient(weights)
@@ -246,7 +245,7 @@ class GradientDescent(LinearEstimator):
 
     @np.errstate(over="ignore", invalid="ignore")
     def _keep(self, net: Net, samples: Samples, rate: float, records: list[DescentRecord], verdict: Verdict) -> None:
-        point = self._objective(samples, self.l2).at(net_weights(net))
+        point = self._objective(net, samples, self.l2).at(net_weights(net))
         _checked(replace(records[-1], loss=point.loss), rate)
         self._set_net(net)
         self.lr_, self.loss_ = rate, point.loss
