@@ -92,13 +92,16 @@ def one_score(rows, at, y, rates, l2, w, b, has_bias, loss, seen):
         seen[p, 0] = score
         if loss[0] == PERCEPTRON and not abs(score) < np.inf:
             return p
-        move = w.dtype.type(-rates[p] * slope(np.float64(score), y[p], loss))
-        scale *= w.dtype.type(1.0 - rates[p] * l2)
-        if scale < SMALL:
-            w *= scale
-            scale = w.dtype.type(1)
+        move = step = w.dtype.type(-rates[p] * slope(np.float64(score), y[p], loss))
+        if l2 > 0:
+            scale *= w.dtype.type(1.0 - rates[p] * l2)
+            if scale < SMALL:
+                for j in range(w.size):  # w *= scale would slow the whole loop down
+                    w[j] *= scale
+                scale = w.dtype.type(1)
+            step = move / scale
         if move != 0:
-            add(x, columns, move / scale, w)
+            add(x, columns, step, w)
         if has_bias:
             b[0] += move
     w *= scale

@@ -71,9 +71,9 @@ class Point:
 class Objective:
     """Mean loss of a head + ½·l2·‖w‖² of weights (K, D), whose last column is the bias if there is one.
 
-    Samples X are a float array or a CSR array, y an array as the head has it; ``sample_weight`` is 1 on average. Of the
-    net it knows the shape and the type of the weights. All
-    arithmetic is numpy's: torch's threads and those of numpy's BLAS would wait for each other.
+    Samples X are a float array or a CSR array, y an array as the head has it; ``sample_weight`` is 1 on average. Shape
+    and type of the weights are those of a net. All arithmetic is numpy's: torch's threads and those of numpy's BLAS
+    would wait for each other.
     """
 
     def __init__(
@@ -208,6 +208,10 @@ class Optimum:
         iterations: Newton steps over all samples.
         converged: whether ``gap`` came down to the tolerance.
         unbounded: there is no minimum: the loss falls forever as the weights grow.
+
+    Example:
+        >>> Optimum(loss=0.25, gradient_norm=0.0, gap=0.0, iterations=1, converged=True).unbounded
+        False
     """
 
     loss: float
@@ -305,23 +309,24 @@ def _problem(net: LinearNet, head: Head, X: Data, y: Data, l2: float, sample_wei
 def _solve(problem: Objective, start: Array, tol: float, max_iter: int) -> tuple[Array, Optimum]:
     """Return the weights of the minimum, or where minimising ended, and the figures there."""
     inverse_at: InverseAt = partial(_inverse_by_cg, problem)
-    aim = tol
+    aim, inverse = tol, None
     if problem.squared:
         if problem.width <= SQUARES_UP_TO:
             aim, inverse_at = 1e-24, _inverse_of_squares(problem)
     elif problem.width * problem.units <= HESSIAN_UP_TO:
-        start, inverse_at = _minimum_of_sample(problem, start), partial(_inverse_by_cholesky, problem)
+        inverse_at = partial(_inverse_by_cholesky, problem)
+        start, inverse = _minimum_of_sample(problem, start)
     else:
         start = _by_lbfgs(problem, start, tol, max_iter)
-    point, gap, steps, unbounded = _newton(problem, start, inverse_at, aim, max_iter)
+    point, gap, steps, unbounded, _ = _newton(problem, start, inverse_at, aim, max_iter, inverse)
     norm = float(np.linalg.norm(point.gradient))
     return point.weights, Optimum(point.loss, norm, gap, steps, gap <= tol and not unbounded, unbounded)
 
 
 def _newton(
-    problem: Objective, start: Array, inverse_at: InverseAt, tol: float, most: int
-) -> tuple[Point, float, int, bool]:
-    """Return the last point, its relative gap, the number of steps, and whether the loss has no minimum.
+    problem: Objective, start: Array, inverse_at: InverseAt, tol: float, most: int, inverse: Inverse | None = None
+) -> tuple[Point, float, int, bool, Inverse]:
+    """Return the last point, its relative gap, the number of steps, whether the loss has no minimum, and H⁻¹ used last.
 
     Without a minimum, either all samples are right, or steps move scores far although the loss hardly changes.
     """
@@ -331,7 +336,7 @@ def _newton(
         point = problem.at(np.zeros_like(start))
     if not np.isfinite([point.loss, *point.gradient.flat]).all():
         raise problem.overflow()
-    gap, drifts, before, inverse = math.inf, 0, point, inverse_at(point)
+    gap, drifts, before, inverse = math.inf, 0, point, inverse or inverse_at(point)
     for step in range(most + 1):
         previous, scale = gap, max(point.loss, smallest)
         direction, slope, gap = _step(inverse, point, scale)
@@ -340,7 +345,9 @@ def _newton(
             inverse = inverse_at(point)
             direction, slope, gap = _step(inverse, point, scale)
         if previous / 2 < gap < ROUNDING:
-            return (point, gap, step, False) if gap < previous else (before, previous, step - 1, False)
+            return (
+                (point, gap, step, False, inverse) if gap < previous else (before, previous, step - 1, False, inverse)
+            )
         flat = problem.l2 == 0 and gap <= FLAT and not problem.squared
         drifts = drifts + 1 if flat and np.abs(problem.at(direction).scores).max() > FAR else 0
         unbounded = drifts == DRIFTS or problem.separates(point)
@@ -349,7 +356,7 @@ def _newton(
         if following is None:
             break
         before, point = point, following
-    return point, gap, step, unbounded
+    return point, gap, step, unbounded, inverse
 
 
 def _step(inverse: Inverse, point: Point, scale: float) -> tuple[Array, float, float]:
@@ -375,14 +382,14 @@ def _search(problem: Objective, point: Point, direction: Array, slope: float) ->
 # --- where to start, and g ↦ H⁻¹g at a point -----------------------------------------------------------------------
 
 
-def _minimum_of_sample(problem: Objective, start: Array) -> Array:
-    """Return where a sample of the rows has its minimum, which saves steps over all of them; else what was given."""
+def _minimum_of_sample(problem: Objective, start: Array) -> tuple[Array, Inverse | None]:
+    """Return where a sample of the rows has its minimum, and H⁻¹ there, which save Hessians of all rows."""
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
     if 4 * size > len(problem):
-        return start
+        return start, None
     sample = problem.take(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
-    point, *_ = _newton(sample, start, partial(_inverse_by_cholesky, sample), 0.1 * problem.width / size, 20)
-    return point.weights
+    point, *_, inverse = _newton(sample, start, partial(_inverse_by_cholesky, sample), 0.1 * problem.width / size, 20)
+    return point.weights, inverse
 
 
 def _by_lbfgs(problem: Objective, start: Array, tol: float, max_iter: int) -> Array:

@@ -124,7 +124,7 @@ def check_linear(net: nn.Module) -> LinearNet:
 
     if not isinstance(net, LinearNet):
         found = f"net must be a linear net such as Perceptron or nn.Linear, found {type(net).__name__}"
-        raise TypeError(f"{found}; use gradient descent by autograd, in LitClassifier with update='batch'")
+        raise TypeError(f"{found}; use update='batch' with batch_size=1, which makes the same steps by autograd")
     check_net(net)
     if not all(torch.isfinite(values).all() for values in net.parameters()):
         raise ValueError("net has weights that are not finite; reset them first")
