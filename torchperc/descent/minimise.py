@@ -42,8 +42,7 @@ ROUNDING = 1e-10  # a relative gap below this that has stopped halving is due to
 def net_weights(net: LinearNet) -> Array:
     """Return weights and bias of a net as one float64 matrix (K, D), the bias last."""
     parts = [net.weight] if net.bias is None else [net.weight, net.bias[:, None]]
-    weights: Array = torch.cat(parts, 1).detach().double().cpu().numpy()
-    return weights
+    return np.asarray(torch.cat(parts, 1).detach().double().cpu())
 
 
 @torch.no_grad()
@@ -100,8 +99,7 @@ class Objective:
 
     def rounded(self, weights: Array) -> Array:
         """Return the nearest weights that the net can hold."""
-        rounded: Array = torch.from_numpy(weights).to(self.net.weight.dtype).double().numpy()
-        return rounded
+        return np.asarray(torch.from_numpy(weights).to(self.net.weight.dtype).double())
 
     @property
     def zero_loss(self) -> float:

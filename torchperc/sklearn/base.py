@@ -184,9 +184,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         made["dtype"] = torch.float32 if dtype == np.float32 else torch.float64
         return Perceptron(width, **made) if units == 1 else MulticlassPerceptron(width, units, **made)
 
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
-
     def _say(self, line: object) -> None:
         """Print a line if ``verbose`` asks for it."""
         if self.verbose:
@@ -338,7 +335,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             except ValueError as error:
                 raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
         samples = Samples(X, codes, classes, self._weights(codes, classes, X, sample_weight))
-        counted = np.unique(samples.counted().y)
+        counted = np.unique(codes[samples.weight > 0])
         if whole and len(counted) < 2:
             left = "y" if samples.weight.all() else "y, after what sample_weight and class_weight leave out,"
             found = f"{left} has one class only, found {classes[counted].tolist()}"

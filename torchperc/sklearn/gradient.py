@@ -26,7 +26,7 @@ from torchperc.nn.functional import TARGETS
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, curvature_bound
 from torchperc.rules.conventions import Verdict
 from torchperc.samples.mapped import as_samples
-from torchperc.sklearn.base import RECENT, Array, LinearClassifier, LinearEstimator, Net, Samples
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, LinearEstimator, Net, Samples, seed_of
 from torchperc.theory.learning_rate import largest_eigenvalue
 
 UPDATES = ("batch", "sample", "optimum")
@@ -53,9 +53,8 @@ class DescentRecord:
 
 
 def _can_stream(estimator: GradientDescent) -> bool:
-    if estimator.update == "optimum":
-        raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
-    return True
+    """Return whether there is a ``partial_fit``; the optimum needs all samples together."""
+    return estimator.update != "optimum"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,7 +98,7 @@ class GradientDescent(LinearEstimator):
         is; 0 leaves it out.
         """
         self._check_parameters()
-        seed, go_on, rate = self._seed(), self.warm_start and self._has_weights(), math.nan
+        seed, go_on, rate = seed_of(self.random_state), self.warm_start and self._has_weights(), math.nan
         net, samples = self._start(self._samples(X, y, sample_weight, go_on=go_on).counted(), go_on)
         if self.update == "optimum":
             records, verdict = self._minimise(net, samples)
@@ -128,7 +127,9 @@ class GradientDescent(LinearEstimator):
         calls, rate = before[-1].epoch if before else 0, self._rate(samples)
         if before and self.lr == "auto":
             rate = min(rate, self.lr_)
-        record = DescentRecord(calls + 1, *next(self._epochs(net, samples, rate, self._seed() + calls, 1)))
+        record = DescentRecord(
+            calls + 1, *next(self._epochs(net, samples, rate, seed_of(self.random_state) + calls, 1))
+        )
         self._say(record)
         self._keep(net, samples, rate, [*before, _checked(record, rate)], Verdict.BUDGET)
         self._chunks = self.history_

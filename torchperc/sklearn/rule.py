@@ -21,19 +21,16 @@ from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun, Stream
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.mapped import as_samples
-from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, seed_of
 
 _TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "kernel", "degree", "prove")
 """Parameters that RuleTrainer has, too."""
 
 
 def _can_stream(estimator: PerceptronClassifier) -> bool:
-    """Refuse parameters that need all samples together, which partial_fit never sees."""
-    one_pass = estimator.select not in ("voted", "pocket", "best-validation") and estimator.bias_step != "radius"
-    if estimator.kernel is None and one_pass:
-        return True
-    given = ", ".join(f"{name}={getattr(estimator, name)!r}" for name in ("kernel", "select", "bias_step"))
-    raise AttributeError(f"there is no partial_fit with {given}: they need all samples together; use fit")
+    """Return whether there is a ``partial_fit``, which never sees all samples together."""
+    whole = estimator.select in ("voted", "pocket", "best-validation") or estimator.bias_step == "radius"
+    return estimator.kernel is None and not whole
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -118,7 +115,7 @@ class PerceptronClassifier(LinearClassifier):
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
-        seed, go_on = self._seed(), self.warm_start and self._has_weights()
+        seed, go_on = seed_of(self.random_state), self.warm_start and self._has_weights()
         trainer = self._trainer(seed=seed, order="shuffled" if self.shuffle else "given")
         samples = self._samples(X, y, sample_weight, go_on=go_on)
         net: Net | None = None
@@ -172,7 +169,7 @@ class PerceptronClassifier(LinearClassifier):
         return self
 
     def _trainer(self, **options: Any) -> RuleTrainer:
-        """The trainer that these parameters describe."""
+        """Return the trainer that these parameters describe."""
         self._check_shared()
         if not self.fit_intercept and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
