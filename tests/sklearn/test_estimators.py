@@ -385,23 +385,6 @@ def test_the_rule_stops_when_its_loss_stops_falling():
 
 @quietly
 @pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize(
-    "labels", [["no", "yes"], [False, True], [-3, 12], [1.0, 2.0], ["a", "b", "c"], [10, 20, 5]], ids=str
-)
-def test_any_labels(kind, labels):
-    X, _ = integers(1)
-    y = np.array(labels)[np.arange(len(X)) % len(labels)]
-    X[:, 0] += 20 * (np.arange(len(X)) % len(labels))
-    model = kind().fit(X.tolist(), y.tolist())
-    assert model.classes_.tolist() == sorted(labels)
-    assert model.predict(X).dtype == y.dtype
-    assert model.score(X, y) > 0.6
-    rows = 1 if len(labels) == 2 else 3
-    assert (model.coef_.shape, model.intercept_.shape) == ((rows, 4), (rows,))
-
-
-@quietly
-@pytest.mark.parametrize("kind", ALL)
 def test_class_weights_are_sample_weights(kind):
     X, y = integers(6, classes=3, noise=15)
     options = {"max_iter": 8, "random_state": 3}
