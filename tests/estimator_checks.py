@@ -8,7 +8,7 @@ from torchperc.sklearn import LogisticClassifier
 def expected_failed_checks(estimator):
     """What an estimator cannot pass: a weight of 3 is not three copies, and what ``partial_fit`` refuses."""
     options, failed = estimator.get_params(), {}
-    stepwise = options.get("update", "sample") == "sample" or options["batch_size"] is not None
+    stepwise = options.get("update", "sample") == "sample"
     endless = isinstance(estimator, LogisticClassifier) and options["update"] == "optimum" and not options["l2"]
     if stepwise or endless or options["early_stopping"]:
         kinds = ("dense", "sparse")

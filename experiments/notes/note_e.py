@@ -225,11 +225,11 @@ def plane_for_weight() -> Finding:
 def batch_descent_for_weight() -> Finding:
     """The algorithm of the box: start, steps along the mean gradient, the stop; on features and weights from 0 to 1."""
     of_x, of_y, x, y = scaled_people()
-    net = tp.Perceptron(2, dtype=DOUBLE)
     weight, bias = tp.functional.two_sample_start(x, y, targets="real")
-    net.load_state_dict({"weight": weight, "bias": bias})
     options = {"lr": tp.theory.auto_lr("regression", x), "tol": 1e-10, "max_iter": 10_000}
-    run = tp.sklearn.LMSRegressor.from_net(net, warm_start=True, **options).fit(x, y)
+    run = tp.sklearn.LMSRegressor(warm_start=True, **options)
+    run.coef_, run.intercept_ = weight[0].numpy(), float(bias)
+    run.fit(x, y)
     raw = tp.data.unscaled(run.net_, of_x, of_y)
     plane = [*raw.weight[0].tolist(), float(raw.bias[0].detach())]
     best = tp.functional.scores(AGES_HEIGHTS, *unfolded(least_squares(AGES_HEIGHTS, WEIGHTS)))

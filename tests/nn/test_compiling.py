@@ -8,17 +8,6 @@ from torch.func import functional_call, grad, vmap
 import torchperc as tp
 
 
-class HeadLoss(nn.Module):
-    """A head's loss as a module."""
-
-    def __init__(self, head):
-        super().__init__()
-        self.head = head
-
-    def forward(self, scores, y):
-        return self.head.loss(scores, y)
-
-
 class Trained(nn.Module):
     """The loss of a net, as training computes it, and its decisions."""
 
@@ -41,10 +30,10 @@ PAIRS = {
     "mlp": (lambda: tp.MLP(3, (5,), seed=0, dtype=torch.float64), tp.LogisticLoss()),
     "multiclass": (lambda: tp.MulticlassPerceptron(*MANY, **START), tp.MulticlassPerceptronLoss()),
     "joint": (lambda: tp.JointPerceptron(*MANY, **START), tp.MulticlassPerceptronLoss(tie="sign")),
-    "perceptron head": (lambda: tp.MulticlassPerceptron(*MANY, **START), HeadLoss(tp.PerceptronHead())),
-    "lms head": (lambda: tp.MulticlassPerceptron(*MANY, **START), HeadLoss(tp.LMSHead())),
-    "regression head": (lambda: tp.Perceptron(*TWO, **START), HeadLoss(tp.RegressionHead())),
-    "logistic head": (lambda: tp.MLP(3, (5,), num_classes=4, seed=0, dtype=torch.float64), HeadLoss(tp.LogisticHead())),
+    "perceptron head": (lambda: tp.MulticlassPerceptron(*MANY, **START), tp.PerceptronHead().loss),
+    "lms head": (lambda: tp.MulticlassPerceptron(*MANY, **START), tp.LMSHead().loss),
+    "regression head": (lambda: tp.Perceptron(*TWO, **START), tp.RegressionHead().loss),
+    "logistic head": (lambda: tp.MLP(3, (5,), num_classes=4, seed=0, dtype=torch.float64), tp.LogisticHead().loss),
 }
 
 
@@ -90,12 +79,9 @@ def test_gradients_of_each_sample_by_vmap_and_functional_call(name):
     each = vmap(grad(of_one), in_dims=(None, 0, 0))(parameters, x, y)
     for i in range(len(x)):
         one = loss(net(x[i : i + 1]), y[i : i + 1])
-        alone = (
-            torch.autograd.grad(one, list(parameters.values()))
-            if one.requires_grad
-            else [torch.zeros_like(p) for p in parameters.values()]
-        )
+        alone = torch.autograd.grad(one, list(parameters.values())) if one.requires_grad else [0.0] * len(parameters)
         for key, expected in zip(parameters, alone, strict=True):
+            expected = torch.as_tensor(expected, dtype=torch.float64).expand_as(parameters[key])
             torch.testing.assert_close(each[key][i], expected, rtol=1e-13, atol=1e-13)
 
 

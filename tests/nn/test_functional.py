@@ -21,11 +21,6 @@ LOSSES = {
     "lms 0/1": lambda s, y, **k: tpf.lms_loss(s, y, targets="0/1", **k),
     "logistic": tpf.logistic_loss,
 }
-CLASS_LOSSES = {
-    "perceptron": tpf.perceptron_loss,
-    "lms": tpf.lms_loss,
-    "logistic": tpf.logistic_loss,
-}
 S = torch.tensor([2.0, -1.5, 0.25, -0.75], dtype=torch.float64)
 Y = torch.tensor([1, 1, -1, -1])
 
@@ -49,34 +44,25 @@ def test_losses_follow_their_formula(name, formula):
 @pytest.mark.parametrize("name", LOSSES)
 def test_gradients_away_from_the_kink(name):
     assert gradcheck(lambda s: LOSSES[name](s, Y, reduction="none"), S.clone().requires_grad_())
-
-
-@pytest.mark.parametrize("name", CLASS_LOSSES)
-def test_class_gradients_away_from_the_kink(name):
     s = torch.tensor([[1.0, 3.0, 0.5], [2.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
-    assert gradcheck(lambda s: CLASS_LOSSES[name](s, torch.tensor([0, 0]), reduction="none"), s)
+    assert gradcheck(lambda s: LOSSES[name](s, torch.tensor([0, 0]), reduction="none"), s)
 
 
-@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1]), ("strict", [0, 0]), ("sign", [0, 1])])
-def test_the_kink_is_a_named_choice(tie, slope):
-    s = torch.zeros(2, requires_grad=True)
-    loss = tpf.perceptron_loss(s, torch.tensor([1, -1]), reduction="sum", tie=tie)
-    assert loss == 0
-    loss.backward()
-    assert s.grad.tolist() == slope
-
-
-@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1, 0]), ("strict", [0, 0, 0]), ("sign", [0, 0, 0])])
-def test_the_class_kink_sends_its_gradient_to_one_rival(tie, slope):
-    s = torch.zeros(1, 3, requires_grad=True)
-    tpf.perceptron_loss(s, torch.tensor([0]), tie=tie).backward()
-    assert s.grad[0].tolist() == slope
-
-
-def test_the_class_kink_for_sign_is_a_mistake_where_a_lower_class_ties():
-    s = torch.zeros(1, 3, requires_grad=True)
-    tpf.perceptron_loss(s, torch.tensor([1]), tie="sign").backward()
-    assert s.grad[0].tolist() == [1, -1, 0]
+@pytest.mark.parametrize(
+    ("tie", "slopes"),
+    [
+        ("update", ([-1], [1], [-1, 1, 0], [1, -1, 0])),
+        ("strict", ([0], [0], [0, 0, 0], [0, 0, 0])),
+        ("sign", ([0], [1], [0, 0, 0], [1, -1, 0])),  # a mistake where a lower class ties
+    ],
+)
+def test_the_kink_is_a_named_choice_and_its_gradient_goes_to_one_rival(tie, slopes):
+    for y, slope in zip((1, -1, 0, 1), slopes, strict=True):
+        s = torch.zeros(1, 3) if len(slope) == 3 else torch.zeros(1)
+        loss = tpf.perceptron_loss(s.requires_grad_(), torch.tensor([y]), tie=tie)
+        assert loss == 0
+        loss.backward()
+        assert s.grad.flatten().tolist() == slope
 
 
 @pytest.mark.slow
@@ -99,9 +85,7 @@ def test_logistic_is_stable_in_float32():
     assert torch.isfinite(s.grad).all()
     assert s.grad[0] == -1
     exact = tpf.logistic_loss(torch.tensor([30.0], dtype=torch.float64), torch.tensor([1]))
-    assert exact.item() == pytest.approx(
-        math.log1p(math.exp(-30)), rel=1e-12
-    )  # torch's softplus would say 0 or lose digits
+    assert exact.item() == pytest.approx(math.log1p(math.exp(-30)), rel=1e-12)  # torch's softplus would say 0
 
 
 def test_class_logistic_is_cross_entropy():
@@ -113,6 +97,9 @@ def test_costs():
     s, y = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.tensor([-1, 1, 1, -1])
     assert tpf.cost_loss(s, y, fp=2, fn=7, reduction="none").tolist() == [2, 7, 0, 0]
     assert tpf.cost_loss(s, y) == tpf.zero_one_loss(s, y) == 0.5
+    assert tpf.cost_loss(s.double(), y, fp=0.1, reduction="none")[0].item() == 0.1
+    for loss in (tpf.cost_loss, tpf.zero_one_loss):
+        assert loss(torch.tensor([math.nan, 1.0]), y[:2], reduction="none").isnan().tolist() == [True, False]
     with pytest.raises(ValueError, match="fp=-1"):
         tp.CostLoss(fp=-1)
 
@@ -130,15 +117,15 @@ def test_losses_refuse_other_labels(loss, labels):
         loss(S, torch.tensor(labels))
 
 
-@pytest.mark.parametrize("loss", CLASS_LOSSES.values())
+@pytest.mark.parametrize("loss", LOSSES.values())
 def test_class_losses_refuse_other_labels(loss):
     for labels in ([0, 3], [-1, 0]):
         with pytest.raises(ValueError, match="class indices 0 to 2"):
             loss(torch.zeros(2, 3), torch.tensor(labels))
-    with pytest.raises(ValueError, match="squeeze"):
-        loss(torch.zeros(2, 1), torch.tensor([0, 0]))
-    with pytest.raises(TypeError, match="integers"):
+    with pytest.raises(TypeError, match="RegressionHead"):
         loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0]))
+    with pytest.raises(TypeError, match="scores must be a tensor, found list"):
+        loss([0.0, 1.0], torch.tensor([1, 1]))
 
 
 def test_unsigned_labels_are_not_negated_around():
@@ -148,14 +135,6 @@ def test_unsigned_labels_are_not_negated_around():
 def test_rivals_of_masked_classes_are_other_classes():
     s = torch.tensor([[5.0, -math.inf, -math.inf], [-math.inf, 5.0, -math.inf]])
     assert tpf.rival_scores(s, torch.tensor([0, 1]))[1].tolist() == [1, 0]
-
-
-def test_integers_do_not_overflow():
-    assert tpf.homogeneous(torch.tensor([[1, 2]]), value=0.5).tolist() == [[1, 2, 0.5]]
-
-
-def test_costs_keep_double_precision():
-    assert tpf.cost_loss(torch.tensor([1.0], dtype=torch.float64), torch.tensor([-1]), fp=0.1).item() == 0.1
 
 
 @given(
@@ -173,11 +152,9 @@ def test_mistakes_on_tensors_are_those_of_the_plain_test(scores, tie, y):
     assert bool(found) == (oracles.taken_for(scores, y, tie) is not None)
 
 
-def test_a_score_that_is_no_number_is_a_mistake():
-    nan = torch.tensor([math.nan])
-    assert tpf.mistakes(nan, torch.tensor([1])).item()
-    assert tpf.mistakes(nan, torch.tensor([1]), tie="strict").item()
-    assert tpf.mistakes(nan, torch.tensor([-1]), tie="sign").item()
+@pytest.mark.parametrize("tie", tpf.TIES)
+def test_a_score_that_is_no_number_is_a_mistake(tie):
+    assert tpf.mistakes(torch.tensor([math.nan, math.nan]), torch.tensor([1, -1]), tie=tie).all()
 
 
 def test_geometry():
@@ -196,21 +173,15 @@ def test_geometry():
 
 
 @pytest.mark.parametrize("position", ["first", "last"])
-@pytest.mark.parametrize("value", [1.0, 4.0])
-def test_homogeneous_coordinates_are_the_same_model(position, value):
+def test_homogeneous_coordinates_are_the_same_model(position):
     x, w, b = torch.randn(5, 3), torch.randn(2, 3), torch.randn(2)
-    folded = tpf.fold_bias(w, b, position, value)
+    folded = tpf.fold_bias(w, b, position)
     torch.testing.assert_close(
-        tpf.scores(tpf.homogeneous(x, position, value), folded), tpf.scores(x, w, b), rtol=1e-5, atol=1e-6
+        tpf.scores(tpf.homogeneous(x, position), folded), tpf.scores(x, w, b), rtol=1e-5, atol=1e-6
     )
-    back = tpf.unfold_bias(folded, position, value)
-    assert torch.equal(back[0], w)
-    assert torch.equal(back[1], b)
-
-
-def test_joint_features_score_as_one_vector_a_class():
-    x, w, b = torch.randn(5, 3), torch.randn(4, 3), torch.randn(4)
-    joint = tpf.joint_features(x, 4) @ tpf.fold_bias(w, b).flatten()
+    assert all(map(torch.equal, tpf.unfold_bias(folded, position), (w, b)))
+    assert tpf.homogeneous(torch.tensor([[1, 2]]), position, 0.5).sum() == 3.5  # integers become floats
+    joint = tpf.joint_features(x, 2) @ tpf.fold_bias(w, b).flatten()
     torch.testing.assert_close(joint, tpf.scores(x, w, b))
 
 
@@ -247,3 +218,42 @@ def test_balanced_weights_are_those_of_scikit_learn(y):
     assert tpf.balanced_weights(torch.tensor(y)) == dict(zip(classes.tolist(), expected.tolist(), strict=True))
     with pytest.raises(ValueError, match="y is empty"):
         tpf.balanced_weights(torch.tensor([]))
+
+
+# --- regression ---
+
+REAL_S, REAL_Y = torch.tensor([70.0, 61.0, -3.5]), torch.tensor([72.0, 60.0, 0.25])
+REGRESSION = tp.RegressionHead()
+
+
+def test_the_loss_of_regression_is_torchs():
+    assert REGRESSION.output(REAL_S) is REAL_S
+    for reduction in ("mean", "sum", "none"):
+        expected = F.mse_loss(REAL_S, REAL_Y, reduction=reduction) / 2
+        assert torch.equal(REGRESSION.loss(REAL_S, REAL_Y, reduction), expected)
+        assert torch.equal(tp.LMSLoss(reduction, targets="real")(REAL_S, REAL_Y), expected)
+    s, y = torch.stack((REAL_S, -REAL_S), 1), torch.stack((REAL_Y, 2 * REAL_Y), 1)  # K outputs are K regressions
+    each = REGRESSION.loss(REAL_S, REAL_Y, "none") + REGRESSION.loss(-REAL_S, 2 * REAL_Y, "none")
+    assert torch.equal(REGRESSION.loss(s, y, "none"), each)
+    assert REGRESSION.loss(s, y) == each.mean()
+    assert REGRESSION.loss(REAL_S, torch.tensor([71, 60, -3])) == pytest.approx((1 + 1 + 0.25) / 6)  # integers, too
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: REGRESSION.decide(REAL_S), TypeError, "decides no class"),
+        (lambda: REGRESSION.mistakes(REAL_S, REAL_Y), TypeError, "decides no class"),
+        (lambda: REGRESSION.threshold, TypeError, "decides no class"),
+        (lambda: REGRESSION.loss(REAL_S, torch.tensor([1.0, math.nan, 2.0])), ValueError, "found nan"),
+        (lambda: REGRESSION.loss(REAL_S, torch.tensor([1.0, math.inf, 2.0])), ValueError, "found inf"),
+        (lambda: REGRESSION.loss(REAL_S[:, None], REAL_Y), ValueError, r"scores have shape \(3, 1\) and y \(3,\)"),
+        (lambda: tpf.lms_loss(torch.zeros(2, 3), torch.tensor([0, 1]), targets="real"), ValueError, r"\(2, 3\)"),
+        (lambda: tp.LMSHead(targets="real"), ValueError, "RegressionHead"),
+        (lambda: tp.PerceptronHead().loss(REAL_S, REAL_Y), ValueError, "RegressionHead"),
+        (lambda: tp.LogisticHead().loss(REAL_S, REAL_Y), ValueError, "RegressionHead"),
+    ],
+)
+def test_real_targets_and_classes_are_kept_apart(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,34 +1,197 @@
-"""The minimum itself: where gradient descent on a convex loss would end, reached by Newton's method."""
+"""The minimum itself: where gradient descent on a convex loss would end, reached by Newton's method.
+
+:class:`Objective` is the mean loss of linear scores plus a penalty, with its gradient and Hessian, over dense or CSR
+samples; :func:`minimise` goes to where it is lowest.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator, cg
+from scipy.special import expit, log_expit, log_softmax
 
 from torchperc._checks import Data, check_int, check_number, check_sample_weight, is_sparse
-from torchperc.descent.objective import Array, Objective, Point, net_weights, write_weights
-from torchperc.descent.sgd import check_parameters
-from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
+from torchperc.descent.sgd import check_linear
+from torchperc.nn.functional import functional_margins
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
 from torchperc.nn.modules import LinearNet
 from torchperc.samples import convert
 
-Solve: TypeAlias = Callable[[Array], Array]
+Array: TypeAlias = "np.ndarray[Any, Any]"
+Inverse: TypeAlias = Callable[[Array], Array]
+InverseAt: TypeAlias = "Callable[[Point], Inverse]"
 
-HESSIAN_UP_TO = 600  # weights of all classes up to which Newton's method is used on the logistic loss
+CHUNK = 2**19  # numbers of X that are worked on at a time, so that their second use finds them in the cache
+HESSIAN_UP_TO = 600  # weights of all classes up to which Newton's method has the Hessian of the logistic loss
 SQUARES_UP_TO = 4096  # weights of one class up to which least squares are solved directly
 SAMPLED = 16  # one sample in so many gives Newton's method its start
-NEAR = 0.02  # a relative gap from which on the Hessian hardly changes, so that it serves the next step too
 FAR, FLAT, DRIFTS = 0.5, 1e-6, 5  # scores moving so far, the relative gap being so small, so many steps long: a drift
+NEAR = 0.02  # a relative gap below which the Hessian hardly changes, so that it serves the next step, too
 ROUNDING = 1e-10  # a relative gap below this that has stopped halving is due to rounding
+
+
+def net_weights(net: LinearNet) -> Array:
+    """Return weights and bias of a net as one float64 matrix (K, D), the bias last."""
+    parts = [net.weight] if net.bias is None else [net.weight, net.bias[:, None]]
+    return np.asarray(torch.cat(parts, 1).detach().double().cpu())
+
+
+@torch.no_grad()
+def write_weights(net: LinearNet, weights: Array) -> None:
+    """Write a matrix (K, D) into weights and bias of a net."""
+    net.weight.copy_(torch.from_numpy(weights[:, : net.in_features]))
+    if net.bias is not None:
+        net.bias.copy_(torch.from_numpy(weights[:, -1]))
+
+
+@dataclass(frozen=True)
+class Point:
+    """The objective at some weights: loss, gradient (K, D), scores (N, K) and the curvature (N, K) of their losses.
+
+    ``curvature`` is ∂²ℓ/∂s², but for softmax the probabilities p, of which the Hessian is diag(p) − p·pᵀ.
+    """
+
+    weights: Array
+    loss: float
+    gradient: Array
+    scores: Array
+    curvature: Array
+
+
+class Objective:
+    """Mean loss of a head + ½·l2·‖w‖² of weights (K, D), whose last column is the bias if there is one.
+
+    Samples X are a float array or a CSR array, y an array as the head has it; ``sample_weight`` is 1 on average. Shape
+    and type of the weights are those of a net. All arithmetic is numpy's: torch's threads and those of numpy's BLAS
+    would wait for each other.
+    """
+
+    def __init__(
+        self, head: Head, X: Any, y: Array, net: LinearNet, l2: float, sample_weight: Array | None = None
+    ) -> None:
+        units, bias = len(net.weight), net.bias is not None
+        self.head, self.y, self.net, self.units, self.bias, self.l2 = head, y, net, units, bias, l2
+        self.sparse, self.squared = is_sparse(X), isinstance(head, SquaredHead)
+        self.X = X.astype(np.float64, copy=False) if self.sparse else X
+        self.width, self.softmax = X.shape[1] + bias, units > 1 and not self.squared
+        self.sample_weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        self.penalty = np.append(np.full(X.shape[1], l2), np.zeros(int(bias)))
+        self.target = y.reshape(-1, units) if isinstance(head, RegressionHead) or units == 1 else np.eye(units)[y]
+        if isinstance(head, LMSHead):
+            self.target = np.where(self.target > 0, 1.0, head.low)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Array) -> Objective:
+        """Return the same objective over some of the samples."""
+        X, y, weight = self.X[index], self.y[index], self.sample_weight[index]
+        return Objective(self.head, X, y, self.net, self.l2, weight)
+
+    def rounded(self, weights: Array) -> Array:
+        """Return the nearest weights that the net can hold."""
+        return np.asarray(torch.from_numpy(weights).to(self.net.weight.dtype).double())
+
+    @property
+    def zero_loss(self) -> float:
+        """The loss of zero weights."""
+        return float(self._terms(np.zeros((len(self), self.units)), slice(None))[0] @ self.sample_weight) / len(self)
+
+    def at(self, weights: Array) -> Point:
+        """Return loss, gradient and curvature at some weights, from one reading of the samples."""
+        loss, gradient = 0.0, np.zeros((self.units, self.width))
+        scores, curvature = np.empty((2, len(self), self.units))
+        for x, part in self._chunks():
+            scores[part] = self._scores(x, weights)
+            losses, slope, curvature[part] = self._terms(scores[part], part)
+            loss += float(losses @ self.sample_weight[part])
+            self._add_rows(gradient, slope, x, part)
+        loss = loss / len(self) + float((self.penalty * weights**2).sum()) / 2
+        return Point(weights, loss, gradient / len(self) + self.penalty * weights, scores, curvature)
+
+    def hessian_vector_product(self, point: Point, direction: Array) -> Array:
+        """Return the Hessian at a point times a direction, both (K, D)."""
+        product = np.zeros((self.units, self.width))
+        for x, part in self._chunks():
+            change = point.curvature[part] * self._scores(x, direction)
+            if self.softmax:
+                change -= point.curvature[part] * change.sum(1)[:, None]
+            self._add_rows(product, change, x, part)
+        return np.asarray(product / len(self) + self.penalty * direction)
+
+    def hessian(self, point: Point) -> Array:
+        """Return the Hessian at a point, (K·D, K·D)."""
+        K, D = self.units, self.width
+        total = np.zeros((K, D, K, D))
+        for k in range(K):
+            total[k, :, k] = sum(x.T @ x for x, _ in self.scaled_rows(point.curvature[:, k]))
+        if self.softmax:  # diag(p) − p·pᵀ for each sample
+            for x, part in self.scaled_rows():
+                flat = (point.curvature[part, :, None] * x[:, None]).reshape(len(x), K * D)
+                total -= (flat.T @ flat).reshape(total.shape)
+        return np.asarray(total.reshape(K * D, K * D) / len(self) + np.diag(np.tile(self.penalty, K)))
+
+    def scaled_rows(self, factor: Array | float = 1.0) -> Iterator[tuple[Array, slice]]:
+        """Yield some samples (x, 1) or x at a time, times the root of their weight and of a factor (N,)."""
+        roots = np.sqrt(self.sample_weight * factor)[:, None]
+        for x, part in self._chunks(dense=True):
+            rows = np.empty((len(x), self.width))
+            np.multiply(x, roots[part], out=rows[:, : x.shape[1]])
+            rows[:, x.shape[1] :] = roots[part]
+            yield rows, part
+
+    def separates(self, point: Point) -> bool:
+        """Return whether every sample is right by more than rounding, so that larger weights are always better."""
+        if self.l2 > 0 or self.squared:
+            return False
+        scores = point.scores if self.units > 1 else point.scores[:, 0]
+        return float(functional_margins(torch.from_numpy(scores), torch.from_numpy(self.y)).min()) > 1e-6
+
+    def overflow(self) -> ValueError:
+        """Return the error for samples whose loss or gradient is not finite."""
+        largest = f"X holds values up to {abs(self.X).max():g} and y up to {np.abs(self.y).max():g}"
+        return ValueError(f"{largest}, whose products overflow; scale them")
+
+    def _chunks(self, dense: bool = False) -> Iterator[tuple[Any, slice]]:
+        """Yield some samples at a time in float64, all CSR samples at once; or as many as a Hessian needs, dense."""
+        step = len(self) if self.sparse and not dense else CHUNK // self.width // (self.units if dense else 1) + 1
+        for part in (slice(first, first + step) for first in range(0, len(self), step)):
+            x = self.X[part] if step < len(self) else self.X
+            yield (x.toarray() if self.sparse else x) if dense else x.astype(np.float64, copy=False), part
+
+    def _scores(self, x: Any, weights: Array) -> Array:
+        scores: Array = x @ weights[:, : x.shape[1]].T
+        return scores + weights[:, -1] if self.bias else scores
+
+    def _add_rows(self, total: Array, factors: Array, x: Any, part: slice) -> None:
+        """Add Σ factor·x, times the samples' weights, to a total (K, D)."""
+        factors = factors * self.sample_weight[part, None]
+        total[:, : x.shape[1]] += (x.T @ factors).T
+        if self.bias:
+            total[:, -1] += factors.sum(0)
+
+    def _terms(self, scores: Array, part: slice) -> tuple[Array, Array, Array]:
+        """Return losses (n,), slopes (n, K) and curvature (n, K) of some samples."""
+        target = self.target[part]
+        if self.squared:
+            slope = scores - target
+            return (slope**2).sum(1) / 2, slope, np.ones_like(scores)
+        if self.softmax:
+            logs = log_softmax(scores, axis=1)
+            p = np.exp(logs)
+            return -np.take_along_axis(logs, self.y[part, None], 1)[:, 0], p - target, p
+        m = target * scores
+        wrong = expit(-m)
+        return -log_expit(m)[:, 0], -target * wrong, wrong * expit(m)
 
 
 @dataclass(frozen=True)
@@ -101,21 +264,15 @@ def minimise(
         >>> net.weight.data, net.bias.data
         (tensor([[65.0000]]), tensor([-43.5000]))
     """
-    l2 = check_number("l2", l2, at_least=0)
-    tol = check_number("tol", tol, above=0)
+    check_linear(net)
+    l2, tol = check_number("l2", l2, at_least=0), check_number("tol", tol, above=0)
     max_iter = check_int("max_iter", max_iter, at_least=1)
     if not isinstance(head, SquaredHead | LogisticHead):
         what = f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}"
         raise TypeError(f"{what}; for the perceptron's use RuleTrainer")
-    if not isinstance(net, LinearNet):
-        raise TypeError(f"net must be a linear net such as nn.Linear, found {type(net).__name__}; use gradient descent")
-    check_parameters(net)
     problem = _problem(net, head, X, y, l2, sample_weight)
     with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are found in the first gradient
-        try:
-            weights, found = _solve(problem, net_weights(net), net.weight.dtype, tol, max_iter)
-        except FloatingPointError:
-            raise _not_finite(net, X, problem) from None
+        weights, found = _solve(problem, net_weights(net), tol, max_iter)
     write_weights(net, weights)
     if found.unbounded:
         why = "the loss has no minimum: a hyperplane separates the samples, so it falls forever as the weights grow"
@@ -124,151 +281,130 @@ def minimise(
 
 
 def _problem(net: LinearNet, head: Head, X: Data, y: Data, l2: float, sample_weight: Data | None) -> Objective:
-    """The objective over checked samples that count."""
+    """Return the objective over checked samples that count."""
     dtype, units = net.weight.dtype, len(net.weight)
     if is_sparse(X):
         data = convert.sparse_features(X, dtype=dtype, width=net.in_features)
     else:
-        tensor = convert.features(X, dtype=dtype, device=torch.device("cpu"), width=net.in_features, finite=False)
+        tensor = convert.features(X, dtype=dtype, device=torch.device("cpu"), width=net.in_features)
         data = (tensor if dtype in (torch.float32, torch.float64) else tensor.float()).numpy()
     labels, weight = labels_or_targets(head, y, data.shape[0], units).numpy(force=True), None
     if sample_weight is not None:
         weight = check_sample_weight(sample_weight, data.shape[0]).numpy(force=True)
-        used = np.flatnonzero(weight)
-        data, labels, weight = data[used], labels[used], weight[used] / weight[used].mean()
+        if not weight.all():
+            used = np.flatnonzero(weight)
+            data, labels, weight = data[used], labels[used], weight[used]
+        weight = weight / weight.mean()
         if not isinstance(head, RegressionHead) and labels.min() == labels.max():
             raise ValueError("sample_weight leaves samples of one class only; at least two classes are required")
-    if isinstance(head, LogisticHead) and units > 1 and net.bias is not None:
-        missing = np.flatnonzero(np.bincount(labels, minlength=units) == 0)
-        if len(missing):
-            why = f"y has no sample of class {missing[0]}, whose bias would fall forever"
-            raise ValueError(f"{why}; give the net only the classes that occur, or a net without bias")
-    return Objective(head, data, labels, units, net.bias is not None, l2, weight)
+    falls = isinstance(head, LogisticHead) and units > 1 and net.bias is not None
+    if falls and len(missing := np.setdiff1d(range(units), labels)):
+        why = f"y has no sample of class {missing[0]}, whose bias would fall forever"
+        raise ValueError(f"{why}; give the net only the classes that occur, or a net without bias")
+    return Objective(head, data, labels, net, l2, weight)
 
 
-def _not_finite(net: LinearNet, X: Data, problem: Objective) -> ValueError:
-    """The error for samples whose first loss or gradient is not finite."""
-    if not problem.sparse:
-        convert.features(X, dtype=net.weight.dtype)  # names the entry that is not finite
-    largest = f"X holds values up to {float(abs(problem.X).max()):g}"
-    if isinstance(problem.head, RegressionHead):
-        return ValueError(f"{largest} and y up to {np.abs(problem.y).max():g}, whose products overflow; scale them")
-    return ValueError(f"{largest}, whose products overflow; scale it")
-
-
-def _solve(problem: Objective, start: Array, dtype: torch.dtype, tol: float, max_iter: int) -> tuple[Array, Optimum]:
-    """The weights of the minimum, or where minimising ended, and the figures there."""
-    squared, aim = problem.squared, tol
-    solver: Callable[[Point], Solve] = partial(_cg_inverse, problem)
-    if squared and problem.width <= SQUARES_UP_TO:
-        inverse, aim = _squares_inverse(problem, dtype), 1e-24
-        solver = lambda point: inverse  # noqa: E731
-    elif not squared and problem.width * problem.units <= HESSIAN_UP_TO:
-        start, solver = _minimum_of_sample(problem, start, dtype), partial(_hessian_inverse, problem)
-    elif not squared:
+def _solve(problem: Objective, start: Array, tol: float, max_iter: int) -> tuple[Array, Optimum]:
+    """Return the weights of the minimum, or where minimising ended, and the figures there."""
+    inverse_at: InverseAt = partial(_inverse_by_cg, problem)
+    aim, inverse = tol, None
+    if problem.squared:
+        if problem.width <= SQUARES_UP_TO:
+            aim, inverse_at = 1e-24, _inverse_of_squares(problem)
+    elif problem.width * problem.units <= HESSIAN_UP_TO:
+        inverse_at = partial(_inverse_by_cholesky, problem)
+        start, inverse = _minimum_of_sample(problem, start)
+    else:
         start = _by_lbfgs(problem, start, tol, max_iter)
-    point, gap, steps, drifting = _newton(problem, start, solver, dtype, aim, max_iter)
-    unbounded = drifting or problem.separates(point)
+    point, gap, steps, unbounded, _ = _newton(problem, start, inverse_at, aim, max_iter, inverse)
     norm = float(np.linalg.norm(point.gradient))
     return point.weights, Optimum(point.loss, norm, gap, steps, gap <= tol and not unbounded, unbounded)
 
 
 def _newton(
-    problem: Objective, start: Array, solver: Callable[[Point], Solve], dtype: torch.dtype, tol: float, max_iter: int
-) -> tuple[Point, float, int, bool]:
-    """The last point, its relative gap, the number of steps, and whether the weights had begun to drift.
+    problem: Objective, start: Array, inverse_at: InverseAt, tol: float, most: int, inverse: Inverse | None = None
+) -> tuple[Point, float, int, bool, Inverse]:
+    """Return the last point, its relative gap, the number of steps, whether the loss has no minimum, and H⁻¹ used last.
 
-    Without a minimum, a step moves scores far although the loss hardly changes.
+    Without a minimum, either all samples are right, or steps move scores far although the loss hardly changes.
     """
-    point, zero_loss = problem.at(_rounded(start, dtype)), problem.zero_loss
+    point, zero_loss = problem.at(problem.rounded(start)), problem.zero_loss
+    smallest = torch.finfo(problem.net.weight.dtype).eps * zero_loss
     if not point.loss <= zero_loss and not problem.squared:  # also if it is NaN
         point = problem.at(np.zeros_like(start))
-    if not point.finite:
-        raise FloatingPointError
-    gap, drifts, before, solve = math.inf, 0, None, solver(point)
-    for step in range(max_iter + 1):
-        scale, previous = max(point.loss, torch.finfo(dtype).eps * zero_loss), gap
-        direction, slope, gap = _step(solve, point, scale)
+    if not np.isfinite([point.loss, *point.gradient.flat]).all():
+        raise problem.overflow()
+    gap, drifts, before, inverse = math.inf, 0, point, inverse or inverse_at(point)
+    for step in range(most + 1):
+        previous, scale = gap, max(point.loss, smallest)
+        direction, slope, gap = _step(inverse, point, scale)
         serves = previous <= NEAR and gap <= previous / 10 and not drifts and not tol / 10 < gap <= tol
-        if before is not None and not serves:
-            solve = solver(point)
-            direction, slope, gap = _step(solve, point, scale)
-        if before is not None and gap < ROUNDING and gap > previous / 2:
-            return (point, gap, step, False) if gap < previous else (before, previous, step - 1, False)
+        if step > 0 and not serves:
+            inverse = inverse_at(point)
+            direction, slope, gap = _step(inverse, point, scale)
+        if previous / 2 < gap < ROUNDING:
+            return (
+                (point, gap, step, False, inverse) if gap < previous else (before, previous, step - 1, False, inverse)
+            )
         flat = problem.l2 == 0 and gap <= FLAT and not problem.squared
-        drifts = drifts + 1 if flat and np.abs(problem.scores(direction)).max() > FAR else 0
-        if (gap <= tol and not drifts) or drifts == DRIFTS or step == max_iter or problem.separates(point):
-            break
-        following = _search(problem, point, direction, slope, dtype)
+        drifts = drifts + 1 if flat and np.abs(problem.at(direction).scores).max() > FAR else 0
+        unbounded = drifts == DRIFTS or problem.separates(point)
+        done = unbounded or (gap <= tol and not drifts) or step == most
+        following = None if done else _search(problem, point, direction, slope)
         if following is None:
             break
         before, point = point, following
-    return point, gap, step, drifts == DRIFTS
+    return point, gap, step, unbounded, inverse
 
 
-def _step(solve: Solve, point: Point, scale: float) -> tuple[Array, float, float]:
-    """The Newton step at a point, the slope of the loss along it, and the relative gap."""
-    direction = -solve(point.gradient)
+def _step(inverse: Inverse, point: Point, scale: float) -> tuple[Array, float, float]:
+    """Return the Newton step −H⁻¹g at a point, the slope of the loss along it, and the relative gap."""
+    direction = -inverse(point.gradient)
     slope = float((point.gradient * direction).sum())
     return direction, slope, -slope / 2 / scale
 
 
-def _search(problem: Objective, point: Point, direction: Array, slope: float, dtype: torch.dtype) -> Point | None:
-    """The first point along a direction, nearer each time, that is low enough."""
+def _search(problem: Objective, point: Point, direction: Array, slope: float) -> Point | None:
+    """Return the first point along a direction, nearer each time, that is low enough."""
     for length in 3.0 ** -np.arange(40):
-        weights = _rounded(point.weights + length * direction, dtype)
+        weights = problem.rounded(point.weights + length * direction)
         if np.array_equal(weights, point.weights):
             return None
         following = problem.at(weights)
         rise = following.loss - point.loss
-        if following.finite and rise <= 1e-4 * length * slope:
-            return following
-        # close to the minimum the slope still shows what rounding hides in the loss
-        if rise <= 1e-12 * point.loss and abs(float((following.gradient * direction).sum())) <= -0.5 * slope:
+        if rise <= 1e-4 * length * slope + 1e-14 * point.loss:  # the latter is rounding
             return following
     return None
 
 
-def _rounded(weights: Array, dtype: torch.dtype) -> Array:
-    """The nearest weights that the net can hold."""
-    rounded: Array = torch.from_numpy(weights).to(dtype).double().numpy()
-    return rounded
+# --- where to start, and g ↦ H⁻¹g at a point -----------------------------------------------------------------------
 
 
-# --- where to start, and H⁻¹ --------------------------------------------------------------------------------------
-
-
-def _minimum_of_sample(problem: Objective, start: Array, dtype: torch.dtype) -> Array:
-    """Where a sample of the rows has its minimum, which saves steps over all of them; else what was given."""
+def _minimum_of_sample(problem: Objective, start: Array) -> tuple[Array, Inverse | None]:
+    """Return where a sample of the rows has its minimum, and H⁻¹ there, which save Hessians of all rows."""
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
     if 4 * size > len(problem):
-        return start
+        return start, None
     sample = problem.take(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
-    if len(np.unique(sample.y)) < max(problem.units, 2):
-        return start
-    tol = 0.1 * problem.width / size
-    point, *_ = _newton(sample, start, partial(_hessian_inverse, sample), dtype, tol, 20)
-    return point.weights
+    point, *_, inverse = _newton(sample, start, partial(_inverse_by_cholesky, sample), 0.1 * problem.width / size, 20)
+    return point.weights, inverse
 
 
 def _by_lbfgs(problem: Objective, start: Array, tol: float, max_iter: int) -> Array:
-    """Weights near the minimum, by scipy's L-BFGS."""
-
+    """Return weights near the minimum, by scipy's L-BFGS."""
     from scipy.optimize import minimize
 
     def value_and_gradient(weights: Array) -> tuple[float, Array]:
-        loss, gradient = problem.loss_and_gradient(weights.reshape(start.shape))
-        return loss, gradient.reshape(-1)
+        point = problem.at(weights.reshape(start.shape))
+        return point.loss, point.gradient.reshape(-1)
 
-    if not problem.at(start).loss <= problem.zero_loss:
-        start = np.zeros_like(start)
     options = {"maxiter": 10 * max_iter, "maxfun": 20 * max_iter, "ftol": tol / 1000, "gtol": 0.0}
     found = minimize(value_and_gradient, start.reshape(-1), jac=True, method="L-BFGS-B", options=options)
     return np.asarray(found.x.reshape(start.shape))
 
 
-def _cg_inverse(problem: Objective, point: Point) -> Solve:
-    """g ↦ H⁻¹g at a point by conjugate gradients; of dependent features the shortest solution."""
+def _inverse_by_cg(problem: Objective, point: Point) -> Inverse:
+    """Return H⁻¹ by conjugate gradients; where features depend on each other, the shortest solution."""
 
     def times(vector: Array) -> Array:
         return problem.hessian_vector_product(point, vector.reshape(point.gradient.shape)).reshape(-1)
@@ -277,41 +413,37 @@ def _cg_inverse(problem: Objective, point: Point) -> Solve:
     return lambda gradient: cg(hessian, gradient.reshape(-1), rtol=0.03)[0].reshape(gradient.shape)
 
 
-def _hessian_inverse(problem: Objective, point: Point) -> Solve:
-    """g ↦ H⁻¹g at a point, with the smallest ridge that makes H positive definite."""
+def _inverse_by_cholesky(problem: Objective, point: Point) -> Inverse:
+    """Return H⁻¹ with the smallest ridge that makes H positive definite."""
     hessian = problem.hessian(point)
     if not np.isfinite(hessian).all():
-        raise FloatingPointError
+        raise problem.overflow()
     size = np.sqrt(np.where(hessian.diagonal() > 0, hessian.diagonal(), 1.0))
-    scaled, ridge = hessian / size / size[:, None], 1e-13 * len(hessian)  # so that no feature is small beside the ridge
-    while True:
-        np.fill_diagonal(scaled, 1.0 + ridge)
+    scaled, ridge, factor = hessian / size / size[:, None], 1e-13 * len(hessian), None
+    while factor is None:
+        np.fill_diagonal(scaled, 1.0 + ridge)  # of features of one size, so that none is small beside the ridge
         try:
             factor = cho_factor(scaled, lower=True)
-            break
         except LinAlgError:
             ridge *= 100
 
-    def solve(gradient: Array) -> Array:
+    def inverse(gradient: Array) -> Array:
         direction: Array = (cho_solve(factor, gradient.reshape(-1) / size) / size).reshape(gradient.shape)
         if problem.units > 1:  # without what classes have in common, which only a penalty sees
             direction -= direction.mean(0) * (problem.penalty == 0)
         return direction
 
-    return solve
+    return inverse
 
 
-def _squares_inverse(problem: Objective, dtype: torch.dtype) -> Solve:
-    """g ↦ H⁻¹g of the squared loss, the shortest where H is singular; H = RᵀR by QR keeps the condition of X."""
+def _inverse_of_squares(problem: Objective) -> InverseAt:
+    """Return the pseudo-inverse H⁻¹ of the squared loss, by H = RᵀR from QR, which keeps the condition of X."""
     triangle = np.diag(np.sqrt(problem.penalty * len(problem)))[problem.penalty > 0]
-    weight = np.ones(len(problem)) if problem.sample_weight is None else problem.sample_weight
-    for rows, _ in problem.scaled_rows(np.sqrt(weight)[:, None]):
+    for rows, _ in problem.scaled_rows():
         triangle = np.asarray(np.linalg.qr(np.vstack((triangle, rows)), mode="r"))
     if not np.isfinite(triangle).all():
-        raise FloatingPointError
-    _, values, directions = np.linalg.svd(triangle / len(problem) ** 0.5, full_matrices=False)
+        raise problem.overflow()
     of_numbers = np.finfo(np.float64).eps * max(len(problem), problem.width)
-    of_rows = torch.finfo(dtype).eps * problem.width**0.5
-    kept = values > values[0] * max(of_numbers, of_rows)
-    basis = directions[kept] / values[kept, None]
-    return lambda gradient: gradient @ basis.T @ basis
+    of_features = torch.finfo(problem.net.weight.dtype).eps * problem.width**0.5
+    root = np.linalg.pinv(triangle / len(problem) ** 0.5, rcond=max(of_numbers, of_features))
+    return lambda point: lambda gradient: gradient @ root @ root.T

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc._checks import Data, check_number, check_sample_weight, is_sparse, weights_overflow
+from torchperc._checks import Data, as_tensor, check_number, check_sample_weight, is_sparse, weights_overflow
 from torchperc.nn.heads import Head, RegressionHead, curvature_bound, labels_or_targets
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.samples.mapped import as_samples
@@ -53,17 +53,19 @@ def descend(
         >>> descend(Perceptron(1), RegressionHead(), [[1.0], [1.0]], [60.0, 64.0], lr=0.25)
         tensor([ 0., 30.])
     """
-    net = check_linear(net)
+    check_linear(net)
     curvature_bound(head, 1)  # refuses a head of another kind
-    check_parameters(net)
-    rows = cpu_rows(net, X)
+    X = X.detach().cpu() if isinstance(X, Tensor) and not is_sparse(X) else X
+    rows = as_samples(X, dtype=net.weight.dtype, n_features=net.in_features)
+    if rows.dtype not in (torch.float32, torch.float64):
+        rows = as_samples(rows.dense().float(), dtype=torch.float32)
     labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).cpu()
     if isinstance(head, RegressionHead):
-        largest, labels = float(labels.abs().max()), labels.to(net.weight.dtype).double()
-        if not torch.isfinite(labels).all():
+        if (largest := float(labels.abs().max())) > torch.finfo(net.weight.dtype).max:
             raise ValueError(f"y holds values up to {largest:g}, which {net.weight.dtype} cannot hold; scale y")
+        labels = labels.to(net.weight.dtype).double()
     lr, l2 = check_number("lr", lr, at_least=0), check_number("l2", l2, at_least=0)
-    at = _sample_numbers(order, len(rows))
+    at = np.arange(len(rows)) if order is None else _sample_numbers(order, len(rows))
     rates = np.full(len(rows), lr)
     if sample_weight is not None:
         rates *= check_sample_weight(sample_weight, len(rows)).cpu().numpy()
@@ -80,22 +82,21 @@ def descend(
 def _run(
     weight: Tensor, bias: Tensor | None, head: Head, rows: Samples, y: Tensor, at: Any, rates: Any, l2: float
 ) -> Tensor:
-    """All steps by a compiled loop; weight and bias are written at the end, if no score overflowed."""
+    """Make all steps by a compiled loop; weight and bias are written at the end, if no score overflowed."""
     from torchperc.descent import loops
 
     many = len(weight) > 1
     layout = weight.detach().T if rows.sparse and many else weight.detach()
     w = np.array(layout.to("cpu", rows.dtype).numpy(), order="C")
     b = np.zeros(len(weight), w.dtype) if bias is None else bias.detach().to("cpu", rows.dtype).numpy().copy()
-    loop: Any = loops.dense_classes if many else loops.dense
-    if rows.sparse:
-        loop = loops.sparse_classes if many else loops.sparse
-    labels = (y if many else y.double()).numpy()[at]
+    loop: Any = loops.class_scores if many else loops.one_score
+    labels, state = (y if many else y.double()).numpy()[at], (w if many else w.reshape(-1), b, bias is not None)
     seen, done = np.empty((len(at), len(weight)), w.dtype), 0
     for part, numbers in rows.parts(torch.from_numpy(at)):
         now = slice(done, done + len(numbers))
-        data = (*map(np.ascontiguousarray, part.loop_arrays()), numbers.numpy(), labels[now], rates[at[now]], l2)
-        made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loops.loss_code(head), seen[now])
+        arrays = tuple(map(np.ascontiguousarray, part.loop_arrays()))
+        steps = (numbers.numpy(), labels[now], rates[at[now]], l2)
+        made = loop(arrays, *steps, *state, loops.loss_code(head), seen[now])
         if made < len(numbers):
             raise weights_overflow(float(seen[done + made].max()))
         done += made
@@ -105,42 +106,26 @@ def _run(
     return torch.from_numpy(seen).to(weight)
 
 
-def cpu_rows(net: LinearNet, X: Data) -> Samples:
-    """Checked samples of a net on the CPU, in float32 or float64."""
-    own, half = net.weight.dtype, net.weight.dtype not in (torch.float32, torch.float64)
-    if isinstance(X, Tensor) and not is_sparse(X):
-        X = X.detach().cpu()
-    rows = as_samples(X, dtype=own, n_features=net.in_features)
-    return as_samples(rows.dense().float(), dtype=torch.float32) if half else rows
-
-
-def _sample_numbers(order: Data | None, count: int) -> Any:
-    """The order of presentation as an int64 array."""
-    if order is None:
-        return np.arange(count)
+def _sample_numbers(order: Data, count: int) -> Any:
+    """Return the order of presentation as an int64 array."""
     try:
-        numbers = np.asarray(order.detach().cpu() if isinstance(order, Tensor) else order)
-    except (ValueError, TypeError):  # ragged
+        numbers = as_tensor(order, "order").cpu().numpy()
+    except (TypeError, ValueError):  # ragged, or no numbers
         numbers = np.empty(0)
-    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not len(numbers):
-        raise ValueError(f"order must hold integer sample numbers in one dimension, found {order!r:.80}")
-    if numbers.min() < 0 or numbers.max() >= count:
-        raise ValueError(f"order must be sample numbers 0 to {count - 1}, found {numbers.min()} to {numbers.max()}")
+    inside = numbers.size and numbers.min() >= 0 and numbers.max() < count
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not inside:
+        raise ValueError(f"order must be sample numbers 0 to {count - 1} in one dimension, found {order!r:.80}")
     return numbers.astype(np.int64)
 
 
 def check_linear(net: nn.Module) -> LinearNet:
-    """Return a net that :func:`descend` can train, or raise an error that names the alternative."""
-    if not isinstance(net, LinearNet):
-        found = f"update='sample' needs a linear net (Perceptron, nn.Linear), found {type(net).__name__}"
-        raise TypeError(f"{found}; use update='batch' with batch_size=1, which makes the same steps for any net")
-    return net
-
-
-def check_parameters(net: LinearNet) -> None:
-    """Refuse weights that cannot be written in place, are no floats, or are not finite."""
+    """Return a linear net whose weights are finite floats that can be written in place; refuse any other."""
     from torchperc.rules.make_problem import check_net
 
+    if not isinstance(net, LinearNet):
+        found = f"net must be a linear net such as Perceptron or nn.Linear, found {type(net).__name__}"
+        raise TypeError(f"{found}; use update='batch' with batch_size=1, which makes the same steps by autograd")
     check_net(net)
     if not all(torch.isfinite(values).all() for values in net.parameters()):
         raise ValueError("net has weights that are not finite; reset them first")
+    return net

@@ -80,7 +80,7 @@ def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
         >>> decide(torch.tensor([-0.5, 0.0, 2.0]))
         tensor([-1,  1,  1])
     """
-    return signs_of(s >= threshold)
+    return (s >= threshold).long() * 2 - 1  # more than twice as fast as torch.where with two numbers
 
 
 def finite_scores(s: Tensor) -> Tensor:
@@ -89,11 +89,6 @@ def finite_scores(s: Tensor) -> Tensor:
         bad = s.detach()[~torch.isfinite(s)].reshape(-1)[0].item()
         raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
     return s
-
-
-def signs_of(positive: Tensor) -> Tensor:
-    """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers."""
-    return positive.long() * 2 - 1
 
 
 def decide_class(s: Tensor) -> Tensor:
@@ -285,20 +280,15 @@ def _has_classes(s: Tensor, y: Tensor) -> bool:
         if not isinstance(values, Tensor) or values.is_complex():
             found = getattr(values, "dtype", type(values).__name__)
             raise TypeError(f"{name} must be a tensor, found {found}; use torch.as_tensor, and real numbers")
-    if s.shape == y.shape:
-        return False
-    if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape or s.shape[-1] < 2:
+    if s.shape != y.shape and (s.shape[:-1] != y.shape or s.shape[-1] < 2):
         found = f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}"
-        raise ValueError(
-            f"{found}; give y of the same shape (see scores.squeeze(-1)), or for K classes (…, K) and (…,)"
-        )
-    return True
+        raise ValueError(f"{found}; they must be equal (see scores.squeeze(-1)), or for K classes (…, K) and (…,)")
+    return s.shape != y.shape
 
 
 def _check_real_targets(s: Tensor, y: Tensor) -> None:
-    if isinstance(y, Tensor) and s.shape != y.shape:
-        raise ValueError(f"scores have shape {tuple(s.shape)} and targets {tuple(y.shape)}; give one target per score")
-    _has_classes(s, y)  # refuses what is no tensor
+    if _has_classes(s, y):
+        raise ValueError(f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}; give one target per score")
     if _holds_anywhere(~torch.isfinite(y)):
         bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
         raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
@@ -396,9 +386,7 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
         t, groups = torch.where(y == 1, 1.0, 0.0 if targets == "0/1" else -1.0).to(x), (y == -1, y == 1)
     rows = [int(group.nonzero()[0, 0]) for group in groups if group.any()]
     if len(rows) < 2 or not (step := x[rows[1]] - x[rows[0]]).any():
-        raise ValueError(
-            f"two samples that differ, one per class (or targets='real'), are needed; found y={y.tolist()[:5]}"
-        )
+        raise ValueError(f"y={y.tolist()[:5]}: two samples that differ, one per class or with 'real' any, are needed")
     first, second = rows
     weight = (t[second] - t[first]) * step / step.square().sum()
     return weight[None], (t[first] - weight @ x[first])[None]
@@ -438,28 +426,25 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
     return torch.cat((constant, x) if _goes_first(position) else (x, constant), -1)
 
 
-def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
-    """Weights of the same model in homogeneous coordinates, (w, b/value): (K, d), (K,) → (K, d + 1).
+def fold_bias(weight: Tensor, bias: Tensor, position: str = "last") -> Tensor:
+    """Weights of the same model in homogeneous coordinates, (w, b) or (b, w): (K, d), (K,) → (K, d + 1).
 
     Example:
         >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
         tensor([[-4., 3., 2.]])
     """
-    column = bias.unsqueeze(-1) / check_number("value", value, above=0)
+    column = bias.unsqueeze(-1)
     return torch.cat((column, weight) if _goes_first(position) else (weight, column), -1)
 
 
-def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
+def unfold_bias(weight: Tensor, position: str = "last") -> tuple[Tensor, Tensor]:
     """Inverse of :func:`fold_bias`: (K, d + 1) → (K, d), (K,).
 
     Example:
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
         (tensor([[3., 2.]]), tensor([-4.]))
     """
-    value = check_number("value", value, above=0)
-    if _goes_first(position):
-        return weight[:, 1:], weight[:, 0] * value
-    return weight[:, :-1], weight[:, -1] * value
+    return (weight[:, 1:], weight[:, 0]) if _goes_first(position) else (weight[:, :-1], weight[:, -1])
 
 
 def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:

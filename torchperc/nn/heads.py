@@ -70,10 +70,10 @@ class PerceptronHead(Head):
 
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""
-        label = self.decide(scores)
-        return (torch.nn.functional.one_hot(label, scores.shape[-1]) if _has_classes(scores) else label).to(
-            scores.dtype
-        )
+        labels = self.decide(scores)
+        if _has_classes(scores):
+            labels = torch.nn.functional.one_hot(labels, scores.shape[-1])
+        return labels.to(scores.dtype)
 
     def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
         """Samples that the loss moves the weights for."""
@@ -147,7 +147,7 @@ class LogisticHead(Head):
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if _has_classes(scores) else tpf.signs_of(scores > 0)
+        return tpf.decide_class(scores) if _has_classes(scores) else -tpf.decide(-scores)
 
 
 @dataclass(frozen=True)

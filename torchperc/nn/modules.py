@@ -61,9 +61,7 @@ class _Linear(_Net, nn.Linear):
     def __init__(
         self, in_features: int, units: int, bias: bool, init: str, seed: int | None, device: Any, dtype: Any
     ) -> None:
-        dtype = self._check_options(
-            in_features, init, seed, dtype
-        )  # nn.Linear calls reset_parameters, which needs them
+        dtype = self._check_options(in_features, init, seed, dtype)  # which reset_parameters needs
         nn.Linear.__init__(self, in_features, units, check_bool("bias", bias), device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:

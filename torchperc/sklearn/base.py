@@ -18,14 +18,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from torchperc._checks import Data, as_csr, check_bool, check_int, check_number, check_sample_weight, is_sparse
+from torchperc._checks import Data, as_csr, check_bool, check_int, check_number, is_sparse
 from torchperc.model.model import FittedModel
 from torchperc.nn.heads import Head
-from torchperc.nn.modules import LinearNet, MulticlassPerceptron, Perceptron
+from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import Verdict as Verdict
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts
@@ -38,12 +37,12 @@ RECENT = 1000
 
 @dataclass(frozen=True)
 class Samples:
-    """Checked samples: X dense or CSR, y as positions in ``classes`` or real targets; no weight where all count 1."""
+    """Checked samples: X dense or CSR, y as positions in ``classes`` or real targets, and how much each one counts."""
 
     X: Any
     y: Array
     classes: Array | None
-    weight: Array | None
+    weight: Array
 
     def __len__(self) -> int:
         return len(self.y)
@@ -59,22 +58,20 @@ class Samples:
         return 2 * self.y - 1 if self.classes is not None and self.units == 1 else self.y
 
     def take(self, index: Array) -> Samples:
-        """Some of the samples."""
-        weight = None if self.weight is None else self.weight[index]
-        return replace(self, X=self.X[index], y=self.y[index], weight=weight)
+        """Return some of the samples."""
+        return replace(self, X=self.X[index], y=self.y[index], weight=self.weight[index])
 
     def counted(self) -> Samples:
-        """The samples whose weight is not 0."""
-        return self if self.weight is None or self.weight.all() else self.take(np.flatnonzero(self.weight))
+        """Return the samples whose weight is not 0."""
+        return self if self.weight.all() else self.take(np.flatnonzero(self.weight))
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Samples, Samples]:
-        """The samples to learn from and those to validate with, the same fraction of each class."""
+        """Return the samples to learn from and those to validate with, the same fraction of each class."""
         samples = self.counted()
-        split = {"test_size": fraction, "random_state": seed % 2**32}
+        options = {"test_size": fraction, "random_state": seed % 2**32}
         try:
-            train, held = train_test_split(
-                np.arange(len(samples)), stratify=None if self.classes is None else samples.y, **split
-            )
+            stratify = None if self.classes is None else samples.y
+            train, held = train_test_split(np.arange(len(samples)), stratify=stratify, **options)
         except ValueError as error:
             why = f"validation_fraction={fraction} of {len(samples)} samples cannot be held out: {error}"
             raise ValueError(f"{why}. Use another fraction, more samples or early_stopping=False") from None
@@ -117,23 +114,22 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     _head: ClassVar[Head]  # the loss and the decisions
 
     @property
-    def coef_(self) -> Array:
-        """The weights, (1, d) or (K, d), in the net's own memory."""
-        return self._parameter("coef_", "weight")
+    def net_(self) -> Net:
+        """The weights as a torch module, in the memory of ``coef_`` and ``intercept_``."""
+        coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
+        if not self.fit_intercept and intercept.any():
+            raise ValueError("fit_intercept=False, but the weights at hand have an intercept; use fit_intercept=True")
+        net = self._new_net(coef.shape[1], len(coef), coef.dtype)
+        net.weight.data = torch.from_numpy(coef)
+        if net.bias is not None:
+            net.bias.data = torch.from_numpy(intercept.astype(coef.dtype, copy=False))
+        return net
 
-    @property
-    def intercept_(self) -> Array:
-        """The bias, (1,) or (K,), in the net's own memory; zeros without one."""
-        return self._parameter("intercept_", "bias")
-
-    def _parameter(self, name: str, parameter: str) -> Array:
-        if vars(self).get("net_") is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: it is not fitted yet")
-        values: Tensor | None = getattr(self.net_, parameter)
-        return (torch.zeros_like(self.net_.weight[:, 0]) if values is None else values).detach().numpy()
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "net_" in vars(self)
+    def _set_net(self, net: Net) -> None:
+        """Keep the weights of a net."""
+        self.coef_: Array = net.weight.detach().numpy()
+        bias = torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias
+        self.intercept_: Any = bias.detach().numpy()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,25 +139,19 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     # --- input and start ---
 
     def _validated(self, X: Data, y: Any = None, *, reset: bool) -> Any:
-        """Samples, and labels if there are any, in a form to learn from."""
+        """Return samples, and labels if there are any, in a form to learn from."""
         if isinstance(X, CsrParts):
             raise TypeError("X is in pieces on disk; read it with stream=False, or give partial_fit each X.load(i)")
         # scikit-learn would not look into sparse matrices and tensors
-        X = as_csr(X) if is_sparse(X) else convert.as_array(X)
+        X, y = as_csr(X) if is_sparse(X) else convert.as_array(X), None if y is None else convert.as_array(y, "y")
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
-        y = None if y is None else convert.as_array(y, "y")
         X, y = validate_data(self, X, y, reset=reset, y_numeric=is_regressor(self), **wanted)
         if is_sparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
         return X, y
-
-    def _refuse_in_chunks(self) -> None:
-        """Refuse what partial_fit would have to ignore."""
-        if check_bool("early_stopping", self.early_stopping):
-            raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
 
     def _check_shared(self) -> None:
         """Check the parameters of every estimator, whether they are used or not."""
@@ -175,26 +165,24 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         if self.tol is not None:
             check_number("tol", self.tol, at_least=0)
 
-    def _continues(self) -> bool:
-        """Whether this fit starts from the weights of the last."""
-        return self.warm_start and vars(self).get("net_") is not None
+    def _check_chunk(self) -> None:
+        """Refuse what partial_fit would have to ignore."""
+        if check_bool("early_stopping", self.early_stopping):
+            raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
+
+    def _has_weights(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def _start(self, samples: Samples, go_on: bool) -> tuple[Net, Samples]:
+        """Return the net to learn with, and the samples in its type."""
+        if not go_on:
+            return self._new_net(samples.X.shape[1], samples.units, samples.X.dtype), samples
+        return copy.deepcopy(self.net_), replace(samples, X=samples.X.astype(self.coef_.dtype, copy=False))
 
     def _new_net(self, width: int, units: int, dtype: Any) -> Net:
         made: dict[str, Any] = {"bias": self.fit_intercept}
         made["dtype"] = torch.float32 if dtype == np.float32 else torch.float64
         return Perceptron(width, **made) if units == 1 else MulticlassPerceptron(width, units, **made)
-
-    def _start(self, samples: Samples, continues: bool) -> tuple[Net, Samples]:
-        """The net to learn with, and the samples in its type."""
-        if not continues:
-            return self._new_net(samples.X.shape[1], samples.units, samples.X.dtype), samples
-        net = copy.deepcopy(self.net_)
-        if (net.bias is None) == self.fit_intercept:
-            raise ValueError(f"fit_intercept={self.fit_intercept} is not what the weights at hand have; fit anew first")
-        return net, replace(samples, X=samples.X.astype(self.coef_.dtype, copy=False))
-
-    def _seed(self) -> int:
-        return seed_of(self.random_state)
 
     def _say(self, line: object) -> None:
         """Print a line if ``verbose`` asks for it."""
@@ -230,11 +218,11 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         check_is_fitted(self)
 
     def _threshold(self, units: int) -> float:
-        """The net's score at which two classes meet; 0 for more, and for regression."""
+        """Return the net's score at which two classes meet; 0 for more, and for regression."""
         return 0.0
 
     def _decision_intercept(self) -> Any:
-        """The intercept of scores that are compared with 0."""
+        """Return the intercept of scores that are compared with 0."""
         return self.intercept_ - np.asarray(self.intercept_).dtype.type(self._threshold(len(self.coef_)))
 
     def to_fitted(self) -> FittedModel:
@@ -262,26 +250,33 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 classes are the softmax of the scores, not those of one-vs-rest.
             parameters: of the estimator; ``fit_intercept`` is that of the other by default.
         """
+        if not isinstance(fitted, BaseEstimator):
+            raise TypeError(f"fitted must be a linear model of scikit-learn's, found {type(fitted).__name__}")
+        check_is_fitted(fitted)
         estimator = cls(**{"fit_intercept": bool(getattr(fitted, "fit_intercept", True)), **parameters})
-        coef, intercept = linear_weights(fitted, "predict" if is_regressor(estimator) else "decision_function")
-        classes, names = getattr(fitted, "classes_", None), getattr(fitted, "feature_names_in_", None)
-        return estimator._take_over(coef, intercept, classes, names)
-
-    def _take_over(self, coef: Array, intercept: Array, classes: Any, names: Array | None) -> Any:
-        """Be fitted, to decide or predict by coef·x + intercept."""
-        if not self.fit_intercept and intercept.any():
-            raise ValueError("fit_intercept=False, but the given model has an intercept; use fit_intercept=True")
-        net = self._new_net(coef.shape[1], len(coef), coef.dtype)
-        with torch.no_grad():
-            net.weight.copy_(torch.from_numpy(coef))
-            if net.bias is not None:
-                net.bias.copy_(torch.from_numpy(intercept + intercept.dtype.type(self._threshold(len(coef)))))
-        self.n_features_in_, self.net_ = coef.shape[1], net
-        if classes is not None:
-            self.classes_: Array = np.asarray(classes)
-        if names is not None:
-            self.feature_names_in_ = names
-        return self
+        method = "predict" if is_regressor(estimator) else "decision_function"
+        for needed in ("coef_", "intercept_", method):
+            if not hasattr(fitted, needed):
+                raise TypeError(f"{type(fitted).__name__} has no {needed}, so it is no linear model; use one that has")
+        coef = np.atleast_2d(fitted.coef_.toarray() if is_sparse(fitted.coef_) else fitted.coef_)
+        coef = np.array(coef, dtype=np.float32 if coef.dtype == np.float32 else np.float64)
+        intercept = np.zeros(len(coef), coef.dtype) + np.asarray(fitted.intercept_, dtype=coef.dtype).reshape(-1)
+        points = np.random.default_rng(0).normal(size=(4, coef.shape[1])).astype(coef.dtype)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            found = np.asarray(getattr(fitted, method)(points)).reshape(4, -1)
+        expected = points @ coef.T + intercept
+        if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * np.abs(expected).max():
+            why = f"{type(fitted).__name__} does not decide or predict by coef·x + intercept with one row per class"
+            raise ValueError(f"{why} (coef_ has shape {coef.shape}); use a linear model that does")
+        if is_regressor(estimator) and len(coef) != 1:
+            raise ValueError(f"{cls.__name__} predicts one number, found weights of shape {coef.shape}")
+        estimator.coef_, estimator.intercept_ = coef, intercept + coef.dtype.type(estimator._threshold(len(coef)))
+        for name in ("n_features_in_", "feature_names_in_", "classes_"):
+            if hasattr(fitted, name):
+                setattr(estimator, name, getattr(fitted, name))
+        estimator._set_net(estimator.net_)
+        return estimator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -302,104 +297,73 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     zero_is_positive: ClassVar[bool] = True  # the class of a score of exactly 0
 
     def decision_function(self, X: Data) -> Array:
-        """Scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
+        """Return scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
         check_is_fitted(self)
         scores = self._scores(self._validated(X, reset=False))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Data) -> Array:
-        """Labels, as ``fit`` was given them: (N, d) → (N,)."""
+        """Return labels, as ``fit`` was given them: (N, d) → (N,)."""
         codes = self._decided(self.decision_function(X))
         return np.asarray(self.classes_[codes])
 
     def _decided(self, scores: Array) -> Array:
-        """Scores (N,), (N, 1) or (N, K) as positions in ``classes_``."""
+        """Return scores (N,), (N, 1) or (N, K) as positions in ``classes_``."""
         if scores.ndim == 2 and scores.shape[1] > 1:
             return np.asarray(scores.argmax(1))
         return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64).reshape(-1)
 
     def _scores(self, X: Any) -> Array:
-        """Scores (N, K) of checked samples, K = 1 for two classes."""
+        """Return scores (N, K) of checked samples, K = 1 for two classes."""
         return np.asarray(X.astype(self.coef_.dtype, copy=False) @ self.coef_.T + self._decision_intercept())
-
-    @classmethod
-    def from_net(cls, net: nn.Module, classes: Data, **parameters: Any) -> Any:
-        """Return a fitted estimator with a copy of a net's weights.
-
-        Args:
-            net: a :class:`Perceptron`, a :class:`MulticlassPerceptron` or an ``nn.Linear``.
-            classes: the labels in the order of the net's: of −1 and +1, or of the indices 0 to K − 1.
-            parameters: of the estimator; ``fit_intercept`` is whether the net has a bias by default.
-        """
-        coef, intercept = weight_and_bias(net)
-        estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
-        labels, count = np.asarray(classes), max(len(coef), 2)
-        if labels.ndim != 1 or len(labels) != count or len(np.unique(labels)) != count:
-            raise ValueError(f"classes must be {count} different labels for this net, found {classes!r}")
-        order = np.argsort(labels)
-        if len(coef) == 1:
-            sign = 1 if order[0] == 0 else -1
-            coef, intercept = sign * coef, sign * (intercept - estimator._threshold(1))
-        else:
-            coef, intercept = coef[order], intercept[order]
-        if len(coef) == 2:  # what decides is the difference of two rows
-            coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
-        return estimator._take_over(coef, intercept, labels[order], None)
 
     # --- input ---
 
-    def _samples(self, X: Data, y: Data, sample_weight: Data | None, classes: Array | None, whole: bool) -> Samples:
-        X, y = self._validated(X, y, reset=classes is None or not hasattr(self, "classes_"))
+    def _samples(self, X: Data, y: Data, sample_weight: Data | None, *, go_on: bool, whole: bool = True) -> Samples:
+        """Return checked samples of ``fit``, or of ``partial_fit``, where they may be of one class."""
+        X, y = self._validated(X, y, reset=not go_on)
         try:
             check_classification_targets(y)
         except ValueError as error:
             raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
-        encoder = LabelEncoder().fit(y if classes is None else classes)
-        try:
-            codes = encoder.transform(y) if classes is not None else np.asarray(np.searchsorted(encoder.classes_, y))
-        except ValueError as error:
-            raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
-        samples = Samples(X, codes, encoder.classes_, self._weights(codes, encoder.classes_, sample_weight))
-        counted = samples.counted().y
-        if whole and counted.min() == counted.max():
-            left = "y" if samples.weight is None else "y, after what sample_weight and class_weight leave out,"
-            found = f"{left} has one class only, found {encoder.classes_.tolist()[counted[0]]!r}"
+        if whole and not go_on:
+            classes, codes = np.unique(y, return_inverse=True)
+        else:
+            classes = self.classes_
+            try:
+                codes = LabelEncoder().fit(classes).transform(y)
+            except ValueError as error:
+                raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
+        samples = Samples(X, codes, classes, self._weights(codes, classes, X, sample_weight))
+        counted = np.unique(codes[samples.weight > 0])
+        if whole and len(counted) < 2:
+            left = "y" if samples.weight.all() else "y, after what sample_weight and class_weight leave out,"
+            found = f"{left} has one class only, found {classes[counted].tolist()}"
             raise ValueError(f"{found}; at least two classes are required (or partial_fit with classes=)")
         return samples
 
-    def _weights(self, codes: Array, classes: Array, sample_weight: Data | None) -> Array | None:
-        """The weight of each sample, its own times that of its class; ``None`` where all are 1."""
-        own, by_class = sample_weights(sample_weight, len(codes)), self.class_weight
-        if by_class is None:
-            return own
-        if isinstance(by_class, Mapping):
-            for label, value in by_class.items():
+    def _weights(self, codes: Array, classes: Array, X: Any, sample_weight: Data | None) -> Array:
+        """Return the weight of each sample, its own times that of its class."""
+        weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if isinstance(self.class_weight, Mapping):
+            for label, value in self.class_weight.items():
                 check_number(f"class_weight[{label!r}]", value, at_least=0)
-            factors: Array = compute_class_weight(dict(by_class), classes=classes, y=classes[codes])
-        else:  # of the classes whose samples count
-            used = np.arange(len(codes)) if own is None else np.flatnonzero(own)
-            present, factors = np.unique(codes[used]), np.ones(len(classes))
-            weight = None if own is None else own[used]
-            factors[present] = compute_class_weight(by_class, classes=present, y=codes[used], sample_weight=weight)
-        return factors[codes] if own is None else own * factors[codes]
+        used, factors = np.flatnonzero(weights), np.ones(len(classes))
+        # by "balanced" the classes whose samples count
+        present = np.unique(codes[used]) if isinstance(self.class_weight, str) else np.arange(len(classes))
+        given = {"y": classes[codes[used]], "sample_weight": weights[used]}
+        factors[present] = compute_class_weight(self.class_weight, classes=classes[present], **given)
+        return np.asarray(weights * factors[codes])
 
     def _chunk(self, X: Data, y: Data, classes: Any, sample_weight: Data | None) -> Samples:
-        """Checked samples of one call of partial_fit, which may be of one class."""
-        known = vars(self).get("classes_")
-        if known is None and classes is None:
-            raise ValueError("classes must be passed on the first call to partial_fit: all labels that will ever come")
-        labels: Any = known if classes is None else unique_labels(classes)
-        if known is not None and not np.array_equal(labels, known):
-            raise ValueError(f"classes={classes!r} is not what it was before, {known.tolist()}")
-        if len(labels) < 2:
-            raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
-        return self._samples(X, y, sample_weight, labels, whole=False)
-
-    def _refuse_in_chunks(self) -> None:
-        super()._refuse_in_chunks()
+        """Return checked samples of one call of ``partial_fit``, which may be of one class."""
         if isinstance(self.class_weight, str):
             why = f"class_weight={self.class_weight!r} is not supported for partial_fit, which never sees all samples"
             raise ValueError(f"{why}; give it the weights that compute_class_weight has for a subset of them")
+        if classes is not None and len(np.unique(classes)) < 2:
+            raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
+        _check_partial_fit_first_call(self, classes)
+        return self._samples(X, y, sample_weight, go_on=self._has_weights(), whole=False)
 
 
 def seed_of(random_state: Any) -> int:
@@ -407,46 +371,3 @@ def seed_of(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return check_int("random_state", random_state, at_least=0)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def sample_weights(sample_weight: Data | None, count: int) -> Array | None:
-    """Return checked weights of samples; ``None`` if there are none."""
-    if sample_weight is None:
-        return None
-    weights: Array = check_sample_weight(np.asarray(sample_weight, dtype=np.float64), count, all_zero=True).numpy()
-    if not weights.any():
-        raise ValueError("sample_weight is zero for every sample; at least one must count")
-    return weights
-
-
-def linear_weights(fitted: Any, method: str) -> tuple[Array, Array]:
-    """Return weights (K, d) and intercepts (K,) of a linear model, whose ``method`` is tried out on a few points."""
-    name = type(fitted).__name__
-    if not isinstance(fitted, BaseEstimator):
-        raise TypeError(f"fitted must be a linear model of scikit-learn's, found {name}")
-    check_is_fitted(fitted)
-    for needed in ("coef_", "intercept_", method):
-        if not hasattr(fitted, needed):
-            raise TypeError(f"{name} has no {needed}, so it is no linear model for this; use one that has")
-    coef = np.atleast_2d(fitted.coef_.toarray() if is_sparse(fitted.coef_) else fitted.coef_)
-    coef = np.array(coef, dtype=np.float32 if coef.dtype == np.float32 else np.float64)
-    intercept = np.zeros(len(coef), coef.dtype) + np.asarray(fitted.intercept_, dtype=coef.dtype).reshape(-1)
-    points = np.random.default_rng(0).normal(size=(4, coef.shape[1])).astype(coef.dtype)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        found = np.asarray(getattr(fitted, method)(points)).reshape(4, -1)
-    size = np.abs(points) @ np.abs(coef.T) + np.abs(intercept)
-    if found.shape != size.shape or (np.abs(found - points @ coef.T - intercept) > 1e-4 * size).any():
-        why = f"{name} does not decide or predict by coef·x + intercept with one row per class"
-        raise ValueError(f"{why} (coef_ has shape {coef.shape}); use a linear model that does")
-    return coef, intercept
-
-
-def weight_and_bias(net: nn.Module) -> tuple[Array, Array]:
-    """Return weights (K, d) and biases (K,) of a linear net, in float32 or float64; zeros without a bias."""
-    if not isinstance(net, LinearNet):
-        raise TypeError(f"net must be a Perceptron, MulticlassPerceptron or nn.Linear, found {type(net).__name__}")
-    weight = net.weight.detach().cpu()
-    bias = weight.new_zeros(len(weight)) if net.bias is None else net.bias.detach().cpu()
-    kind = torch.float32 if weight.dtype == torch.float32 else torch.float64
-    return weight.to(kind).numpy(), bias.to(kind).numpy()

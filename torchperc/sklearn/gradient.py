@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,27 +17,16 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from torchperc._checks import Data, check_choice, check_int, check_number, is_sparse
-from torchperc.descent.minimise import minimise
-from torchperc.descent.objective import Objective, net_weights, write_weights
+from torchperc._checks import Data, check_choice, check_number, is_sparse
+from torchperc.descent.minimise import Objective, minimise, net_weights, write_weights
 from torchperc.descent.sgd import descend
 from torchperc.nn.functional import TARGETS
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, curvature_bound
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, curvature_bound
 from torchperc.rules.conventions import Verdict
 from torchperc.samples.mapped import as_samples
-from torchperc.sklearn.base import (
-    RECENT,
-    Array,
-    LinearClassifier,
-    LinearEstimator,
-    Net,
-    Samples,
-    sample_weights,
-    weight_and_bias,
-)
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, LinearEstimator, Net, Samples, seed_of
 from torchperc.theory.learning_rate import largest_eigenvalue
 
 UPDATES = ("batch", "sample", "optimum")
@@ -47,7 +36,7 @@ _E = TypeVar("_E", bound="GradientDescent")
 
 @dataclass(frozen=True)
 class DescentRecord:
-    """One epoch: its number, the loss at its start (over samples or batches: their mean), and what was looked at.
+    """One epoch: its number, the loss at its start (of single samples: their mean), and what was looked at.
 
     ``gradient`` is max ``|g|`` over all samples; ``validation_loss`` and ``validation_error`` are taken afterwards.
     """
@@ -64,9 +53,8 @@ class DescentRecord:
 
 
 def _can_stream(estimator: GradientDescent) -> bool:
-    if estimator.update == "optimum":
-        raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
-    return True
+    """Return whether there is a ``partial_fit``; the optimum needs all samples together."""
+    return estimator.update != "optimum"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -77,16 +65,15 @@ class GradientDescent(LinearEstimator):
     held-out samples decides and the weights of the best epoch are restored.
 
     Args:
-        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
-            ``batch_size``; ``"sample"``: a step for each sample, by :func:`torchperc.descend`; ``"optimum"``: the
-            minimum itself, by :func:`torchperc.minimise`.
+        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples; ``"sample"``: a step
+            for each sample, by :func:`torchperc.descend`; ``"optimum"``: the minimum itself, by
+            :func:`torchperc.minimise`.
         lr: the learning rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the
-            curvature of the loss, of any batch or of any sample. ``"optimum"`` has none.
-        tol: all samples at once: converged when max ``|gradient|`` ≤ tol. Samples or batches: when the loss has not
-            fallen by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
+            curvature of the loss, or of the loss of any sample. ``"optimum"`` has none.
+        tol: all samples at once: converged when max ``|gradient|`` ≤ tol. Single samples: when the loss has not fallen
+            by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
             ``None``: all ``max_iter`` epochs are made, without a warning.
         l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
-        batch_size: samples in a batch; all by default.
 
     Attributes:
         net_: the weights as a torch module; ``coef_`` and ``intercept_`` are the same.
@@ -103,7 +90,6 @@ class GradientDescent(LinearEstimator):
     lr: float | str = "auto"
     tol: float | None = 1e-4
     l2: float = 0.0
-    batch_size: int | None = None
 
     def fit(self: _E, X: Data, y: Data, sample_weight: Data | None = None) -> _E:
         """Learn from samples X (N, d), dense or sparse, and labels or real targets y (N,).
@@ -112,10 +98,8 @@ class GradientDescent(LinearEstimator):
         is; 0 leaves it out.
         """
         self._check_parameters()
-        seed, continues, rate = self._seed(), self._continues(), math.nan
-        known = self.classes_ if continues and hasattr(self, "classes_") else None
-        samples = self._samples(X, y, sample_weight, known, whole=True).counted()
-        net, samples = self._start(samples, continues)
+        seed, go_on, rate = seed_of(self.random_state), self.warm_start and self._has_weights(), math.nan
+        net, samples = self._start(self._samples(X, y, sample_weight, go_on=go_on).counted(), go_on)
         if self.update == "optimum":
             records, verdict = self._minimise(net, samples)
         else:
@@ -131,21 +115,21 @@ class GradientDescent(LinearEstimator):
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     @np.errstate(over="ignore", invalid="ignore")
     def partial_fit(self: _E, X: Data, y: Data, classes: Data | None = None, sample_weight: Data | None = None) -> _E:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
+        """One epoch over these samples, going on from the weights at hand: a step, or a step per sample.
 
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
         Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
         """
-        self._refuse_in_chunks()
+        self._check_chunk()
         self._check_parameters()
-        samples = self._chunk(X, y, classes, sample_weight).counted()
-        net, samples = self._start(samples, vars(self).get("net_") is not None)
+        net, samples = self._start(self._chunk(X, y, classes, sample_weight).counted(), self._has_weights())
         before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
         calls, rate = before[-1].epoch if before else 0, self._rate(samples)
         if before and self.lr == "auto":
             rate = min(rate, self.lr_)
-        rng = np.random.default_rng(self._seed() + calls)
-        record = DescentRecord(calls + 1, *self._epoch(net, samples, self._objective(samples, self.l2), rate, rng))
+        record = DescentRecord(
+            calls + 1, *next(self._epochs(net, samples, rate, seed_of(self.random_state) + calls, 1))
+        )
         self._say(record)
         self._keep(net, samples, rate, [*before, _checked(record, rate)], Verdict.BUDGET)
         self._chunks = self.history_
@@ -156,46 +140,35 @@ class GradientDescent(LinearEstimator):
     def _check_parameters(self) -> None:
         self._check_shared()
         check_choice("update", self.update, UPDATES)
+        check_number("l2", self.l2, at_least=0)
         if isinstance(self.lr, str):
             check_choice("lr", self.lr, ("auto",))
         else:
             check_number("lr", self.lr, above=0)
-        check_number("l2", self.l2, at_least=0)
         if self.update == "optimum" and self.early_stopping:
             raise ValueError("early_stopping=True has no effect with update='optimum', which makes no steps")
-        if self.batch_size is not None:
-            check_int("batch_size", self.batch_size, at_least=1)
-            if self.update != "batch":
-                raise ValueError(f"batch_size={self.batch_size} needs update='batch', found {self.update!r}")
 
-    def _objective(self, samples: Samples, l2: float) -> Objective:
-        weight = None if samples.weight is None else samples.weight / samples.weight.mean()
-        return Objective(self._head, samples.X, samples.labels, samples.units, self.fit_intercept, l2, weight)
+    def _objective(self, net: Net, samples: Samples, l2: float) -> Objective:
+        return Objective(self._head, samples.X, samples.labels, net, l2, samples.weight / samples.weight.mean())
 
     def _rate(self, samples: Samples) -> float:
-        """The learning rate, or 1/L: of single samples L = max c·(h·‖φ‖² + l2), else L = h·λ + l2.
+        """Return the learning rate, or 1/L: of single samples L = max c·(h·‖φ‖² + l2), else L = h·λ + l2.
 
-        λ is the largest eigenvalue of the mean of c·φφᵀ, for batches the largest c·‖φ‖², where c is 1 on average.
+        λ is the largest eigenvalue of the mean of c·φφᵀ, where c is 1 on average.
         """
         if not isinstance(self.lr, str):
             return float(self.lr)
+        parts = [samples.X, np.ones((len(samples), 1), samples.X.dtype)][: 1 + self.fit_intercept]
+        phi = (scipy.sparse.hstack if is_sparse(samples.X) else np.hstack)(parts)
         with np.errstate(over="ignore"):
-            squares = row_norms(samples.X, squared=True).astype(np.float64) + self.fit_intercept
+            squares = row_norms(phi, squared=True).astype(np.float64)
         if not math.isfinite(squares.max()):
             raise ValueError("X holds values whose squares overflow; scale it, for instance with StandardScaler")
-        h, weight = curvature_bound(self._head, samples.units), samples.weight
+        h, relative = curvature_bound(self._head, samples.units), samples.weight / samples.weight.mean()
         if self.update == "sample":
-            return 1 / float(((h * squares + self.l2) * (1.0 if weight is None else weight)).max() or 1.0)
-        relative = None if weight is None else weight / weight.mean()
-        if self.batch_size is not None and self.batch_size < len(samples):
-            largest = float((squares if relative is None else squares * relative).max())
-        elif relative is None:
-            largest = largest_eigenvalue(samples.X, bias=self.fit_intercept)
-        else:
-            parts = [samples.X, np.ones((len(samples), 1))][: 1 + self.fit_intercept]
-            phi = (scipy.sparse.hstack if is_sparse(samples.X) else np.hstack)(parts)
-            largest = largest_eigenvalue(scipy.sparse.diags_array(np.sqrt(relative)) @ phi, bias=False)
-        return 1 / (h * largest + self.l2 or 1.0)
+            return 1 / float(((h * squares + self.l2) * samples.weight).max() or 1.0)
+        scaled = scipy.sparse.diags_array(np.sqrt(relative)) @ phi
+        return 1 / (h * largest_eigenvalue(scaled, bias=False) + self.l2 or 1.0)
 
     # --- learning ---
 
@@ -203,17 +176,12 @@ class GradientDescent(LinearEstimator):
     def _descend(
         self, net: Net, samples: Samples, held: Samples | None, rate: float, seed: int
     ) -> tuple[Net, list[DescentRecord], Verdict]:
-        """The epochs: the net they end with, what happened in each, and how they ended."""
-        objective, watch = self._objective(samples, self.l2), None if held is None else self._objective(held, 0.0)
-        if self.update == "sample":
-            samples = replace(samples, X=as_samples(samples.X, dtype=net.weight.dtype))
-        full = self.update == "batch" and self.batch_size is None
-        exact = _quadratic(objective, self.max_iter) if full else None
-        rng, records = np.random.default_rng(seed), list[DescentRecord]()
+        """Return the net that the epochs end with, what happened in each, and how they ended."""
+        watch, records = None if held is None else self._objective(net, held, 0.0), list[DescentRecord]()
         lowest, since = math.inf, 0
         best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
-        for number in range(1, self.max_iter + 1):
-            record = DescentRecord(number, *self._epoch(net, samples, objective, rate, rng, exact))
+        for number, made in enumerate(self._epochs(net, samples, rate, seed, self.max_iter), 1):
+            record = DescentRecord(number, *made)
             if watch is not None and held is not None:
                 point = watch.at(net_weights(net))
                 record = replace(record, validation_loss=point.loss, validation_error=self._error(point.scores, held))
@@ -232,33 +200,33 @@ class GradientDescent(LinearEstimator):
         return best, records, Verdict.BUDGET
 
     def _converged(self, records: list[DescentRecord], since: int) -> bool:
-        """Whether ``tol`` is reached; the loss has not fallen by more than that ``since`` so many epochs."""
+        """Return whether ``tol`` is reached; the loss has not fallen by more than that ``since`` so many epochs."""
         gradient = records[-1].gradient
         return since >= self.n_iter_no_change if gradient is None else gradient <= (self.tol or 0.0)
 
-    def _epoch(
-        self, net: Net, samples: Samples, objective: Objective, rate: float, rng: np.random.Generator, exact: Any = None
-    ) -> tuple[float, float | None]:
-        """Change the net by one epoch; return the loss on the way, and max |g| of the full-batch gradient."""
-        index = rng.permutation(len(samples)) if self.shuffle else np.arange(len(samples))
-        if self.update == "sample":
-            y, weight = samples.labels, samples.weight
-            scores = descend(net, self._head, samples.X, y, rate, sample_weight=weight, l2=self.l2, order=index)
+    def _epochs(
+        self, net: Net, samples: Samples, rate: float, seed: int, count: int
+    ) -> Iterator[tuple[float, float | None]]:
+        """Change the net epoch by epoch; yield the loss on the way, and max |g| of the full gradient."""
+        if self.update == "batch":
+            loss_and_gradient = _loss_and_gradient(self._objective(net, samples, self.l2), count)
+            for _ in range(count):
+                weights = net_weights(net)
+                loss, gradient = loss_and_gradient(weights)
+                write_weights(net, weights - rate * gradient)
+                yield loss, float(np.abs(gradient).max())
+            return
+        rng, y, weight = np.random.default_rng(seed), samples.labels, samples.weight
+        rows = as_samples(samples.X, dtype=net.weight.dtype)
+        for _ in range(count):
+            index = rng.permutation(len(y)) if self.shuffle else np.arange(len(y))
+            scores = descend(net, self._head, rows, y, rate, sample_weight=weight, l2=self.l2, order=index)
             losses = self._head.loss(scores.double(), torch.from_numpy(y[index]), "none").numpy()
-            weight = None if weight is None else weight[index]
             penalty = self.l2 * float(net.weight.detach().square().sum()) / 2
-            return float(np.average(losses, weights=weight)) + penalty, None
-        size, total = min(self.batch_size or len(index), len(index)), 0.0
-        for first in range(0, len(index), size):
-            part = objective if size == len(index) else objective.take(index[first : first + size])
-            weights = net_weights(net)
-            loss, gradient = (exact or part.loss_and_gradient)(weights)
-            write_weights(net, weights - rate * gradient)
-            total += loss * len(part) / len(index)
-        return total, float(np.abs(gradient).max()) if size == len(index) else None
+            yield float(np.average(losses, weights=weight[index])) + penalty, None
 
     def _error(self, scores: Array, samples: Samples) -> float | None:
-        """The fraction of samples that scores (N, K) of the net decide wrongly; ``None`` for regression."""
+        """Return the fraction of samples that scores (N, K) of the net decide wrongly; ``None`` for regression."""
         if samples.classes is None:
             return None
         return float(np.mean(self._decided(scores - self._threshold(samples.units)) != samples.y))
@@ -278,9 +246,10 @@ class GradientDescent(LinearEstimator):
 
     @np.errstate(over="ignore", invalid="ignore")
     def _keep(self, net: Net, samples: Samples, rate: float, records: list[DescentRecord], verdict: Verdict) -> None:
-        point = self._objective(samples, self.l2).at(net_weights(net))
+        point = self._objective(net, samples, self.l2).at(net_weights(net))
         _checked(replace(records[-1], loss=point.loss), rate)
-        self.net_, self.lr_, self.loss_ = net, rate, point.loss
+        self._set_net(net)
+        self.lr_, self.loss_ = rate, point.loss
         self.verdict_, self.history_, self.n_iter_ = verdict, records, records[-1].epoch
         if samples.classes is not None:
             self.classes_ = samples.classes
@@ -306,21 +275,20 @@ def _checked(record: DescentRecord, rate: float) -> DescentRecord:
     raise ValueError(f"{why}; use lr='auto' or scale X, for instance with StandardScaler")
 
 
-def _quadratic(objective: Objective, epochs: int) -> Callable[[Array], tuple[float, Array]] | None:
-    """Loss and gradient of squares by their matrix, so that a step costs d², where that pays over so many epochs."""
+def _loss_and_gradient(objective: Objective, epochs: int) -> Callable[[Array], tuple[float, Array]]:
+    """Return loss and gradient as a function of weights; for squares, d² a step where that pays over the epochs."""
     small = objective.width <= min(QUADRATIC_UP_TO, len(objective) - 1) and epochs > objective.width // 2
-    if not small or not isinstance(objective.head, SquaredHead):
-        return None
-    start, y = objective.at(np.zeros((objective.units, objective.width))), np.zeros(len(objective))
-    one = Objective(RegressionHead(), objective.X, y, 1, objective.bias, objective.l2, objective.sample_weight)
-    hessian = one.hessian(one.at(np.zeros((1, objective.width))))
+    if not small or not objective.squared:
+        return lambda weights: ((point := objective.at(weights)).loss, point.gradient)
+    start = objective.at(np.zeros((objective.units, objective.width)))
+    hessian = sum(x.T @ x for x, _ in objective.scaled_rows()) / len(objective) + np.diag(objective.penalty)
 
-    def loss_and_gradient(weights: Array) -> tuple[float, Array]:
+    def by_matrix(weights: Array) -> tuple[float, Array]:
         change = weights @ hessian
         loss = start.loss + float((weights * (start.gradient + change / 2)).sum())
         return max(loss, 0.0), start.gradient + change
 
-    return loss_and_gradient
+    return by_matrix
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -425,16 +393,9 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
         given, coef = self._validated(X, reset=False), self.coef_
         return np.asarray(given.astype(coef.dtype, copy=False) @ coef + coef.dtype.type(self.intercept_))
 
-    @property
-    def coef_(self) -> Array:
-        """The weights (d,), in the net's own memory."""
-        weights: Array = self._parameter("coef_", "weight")[0]
-        return weights
-
-    @property
-    def intercept_(self) -> float:  # type: ignore[override]
-        """The bias; 0 without one."""
-        return float(self._parameter("intercept_", "bias")[0])
+    def _set_net(self, net: Net) -> None:
+        super()._set_net(net)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> LMSRegressor:
@@ -442,30 +403,16 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
         return super().partial_fit(X, y, None, sample_weight)  # type: ignore[no-any-return]
 
     def _chunk(self, X: Data, y: Data, classes: None, sample_weight: Data | None) -> Samples:
-        return self._samples(X, y, sample_weight, None, whole=False)
+        return self._samples(X, y, sample_weight, go_on=self._has_weights())
 
-    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Array | None, whole: bool) -> Samples:
-        continues = vars(self).get("net_") is not None and (self.warm_start or not whole)
-        X, y = self._validated(X, y, reset=not continues)
+    def _samples(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool) -> Samples:
+        X, y = self._validated(X, y, reset=not go_on)
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")
         if float(np.abs(y).max()) > 1e150:  # as a Python number, which float32 does not overflow on
             raise ValueError(f"y holds values up to {np.abs(y).max():g}, whose squares overflow; scale y")
-        return Samples(X, y.astype(np.float64), None, sample_weights(sample_weight, len(y)))
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return Samples(X, y.astype(np.float64), None, weights)
 
     def _converged(self, records: list[DescentRecord], since: int) -> bool:
         return len(records) > 1 and abs(records[-1].loss - records[-2].loss) < (self.tol or 0.0)
-
-    def _take_over(self, coef: Array, intercept: Array, classes: Any, names: Array | None) -> Any:
-        if len(coef) != 1:
-            raise ValueError(f"LMSRegressor predicts one number, found weights of shape {coef.shape}")
-        return super()._take_over(coef, intercept, None, names)
-
-    @classmethod
-    def from_net(cls, net: nn.Module, **parameters: Any) -> LMSRegressor:
-        """Return a fitted estimator with a copy of the weights of a :class:`Perceptron`, or an ``nn.Linear``.
-
-        ``parameters`` are those of the estimator; ``fit_intercept`` is whether the net has a bias by default.
-        """
-        estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
-        return estimator._take_over(*weight_and_bias(net), None, None)  # type: ignore[no-any-return]

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,28 +17,20 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, is_sparse
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.models import Model
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun, Stream
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.mapped import as_samples
-from torchperc.samples.rows import Samples as Rows
-from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, seed_of
 
-_TRAINER = ("lr", "tie", "bias_step", "engine", "margin", "kernel", "degree", "prove")  # parameters of RuleTrainer, too
+_TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "kernel", "degree", "prove")
+"""Parameters that RuleTrainer has, too."""
 
 
 def _can_stream(estimator: PerceptronClassifier) -> bool:
-    """Refuse parameters that need all samples together, which partial_fit never sees."""
-    why = None
-    if estimator.kernel is not None:
-        why = "a kernel would have to keep its support vectors"
-    elif estimator.select in ("voted", "pocket", "best-validation") or estimator.bias_step == "radius":
-        why = f"select={estimator.select!r} with bias_step={estimator.bias_step!r} needs all samples together"
-    if why is not None:
-        raise AttributeError(f"PerceptronClassifier has no partial_fit with these parameters: {why}; use fit")
-    return True
+    """Return whether there is a ``partial_fit``, which never sees all samples together."""
+    whole = estimator.select in ("voted", "pocket", "best-validation") or estimator.bias_step == "radius"
+    return estimator.kernel is None and not whole
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -79,7 +71,7 @@ class PerceptronClassifier(LinearClassifier):
     Attributes:
         coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
         classes_: the labels, sorted.
-        net_: the same weights as a torch module; ``None`` with a kernel.
+        net_: the same weights as a torch module; not with a kernel.
         n_iter_, mistakes_: epochs (by ``partial_fit``, calls) and updates made.
         n_errors_: how many training samples (by ``partial_fit``, of the last call) are decided wrongly in the end.
         log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk; not pickled, nor is ``n_errors_``.
@@ -123,12 +115,12 @@ class PerceptronClassifier(LinearClassifier):
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
-        seed, continues = self._seed(), self._continues()
+        seed, go_on = seed_of(self.random_state), self.warm_start and self._has_weights()
         trainer = self._trainer(seed=seed, order="shuffled" if self.shuffle else "given")
-        samples = self._samples(X, y, sample_weight, self.classes_ if continues else None, whole=True)
+        samples = self._samples(X, y, sample_weight, go_on=go_on)
         net: Net | None = None
         if self.kernel is None:
-            net, samples = self._start(samples, continues)
+            net, samples = self._start(samples, go_on)
         holds_out = self.early_stopping or self.select == "best-validation"
         part, held = samples.hold_out(self.validation_fraction, seed) if holds_out else (samples, None)
         if self.gamma == "scale":
@@ -136,13 +128,20 @@ class PerceptronClassifier(LinearClassifier):
             trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
         many = samples.units if net is None and samples.units > 1 else None
         run = trainer.start(net, part.X, part.labels, sample_weight=part.weight, num_classes=many)
-        history, stopped = self._run(run, held)
-        result = self._selected(run.result(), history)
-        if net is not None:
-            result.write_to(net)
-        self._keep(result, history, samples, net)
+        stopped = self._run(run, held)
+        result = run.result()
+        if self.select == "voted":  # with a copy of the samples that it needs, as X may change
+            result = replace(result, model=result.log.compact().voted())
+        if result.certificate is not None and result.certificate.separable is False:
+            result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
+        self.history_, self.mistakes_ = list(result.history), result.mistakes
+        self._stream: Stream | None = None
+        self._keep(result, samples, net)
         if self.select == "last" and not stopped and self.verdict_ is not Verdict.SEPARATED:
-            warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
+            ways = [f"raise max_iter={self.max_iter}"] if self.verdict_ is Verdict.BUDGET else []
+            ways += ["use select='averaged'", "LogisticClassifier"]
+            said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated"
+            warnings.warn(f"{said}. To do: {', or '.join(ways)}.", ConvergenceWarning, stacklevel=2)
         return self
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
@@ -154,23 +153,23 @@ class PerceptronClassifier(LinearClassifier):
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call. With
         ``select="averaged"`` all samples since the first call count. Nothing is held out.
         """
-        self._refuse_in_chunks()
+        self._check_chunk()
         trainer = self._trainer()
-        samples = self._chunk(X, y, classes, sample_weight)
-        net, samples = self._start(samples, "net_" in vars(self))
-        stream = getattr(self, "_stream", None)
-        if stream is None or not stream.fits(net):
-            stream, past, made = Stream(), [], 0
-        else:
+        net, samples = self._start(self._chunk(X, y, classes, sample_weight), self._has_weights())
+        stream = vars(self).get("_stream")
+        if stream is not None and stream.fits(net):
             past, made = self.history_[1 - RECENT :], self.mistakes_
+        else:
+            stream, past, made = Stream(), [], 0
         result = trainer.learn_chunk(stream, net, samples.X, samples.labels, sample_weight=samples.weight)
         record = replace(result.history[-1], epoch=past[-1].epoch + 1 if past else 1)
-        self._keep(result, [*past, record], samples, net, made, stream)
+        self.history_, self.mistakes_, self._stream = [*past, record], made + result.mistakes, stream
+        self._keep(result, samples, net)
         self._say(_line(record))
         return self
 
     def _trainer(self, **options: Any) -> RuleTrainer:
-        """The trainer that these parameters describe."""
+        """Return the trainer that these parameters describe."""
         self._check_shared()
         if not self.fit_intercept and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
@@ -181,64 +180,41 @@ class PerceptronClassifier(LinearClassifier):
             if self.kernel != "rbf":
                 raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
         options |= {name: getattr(self, name) for name in _TRAINER}
-        select, gamma = self.select, self.gamma
-        options["select"] = "last" if select == "best-validation" else select
-        return RuleTrainer(self.max_iter, gamma=None if isinstance(gamma, str) else gamma, **options)
+        if self.early_stopping and self.select == "last":  # the weights of the best epoch are restored
+            options["select"] = "best-validation"
+        return RuleTrainer(self.max_iter, gamma=None if isinstance(self.gamma, str) else self.gamma, **options)
 
-    def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
-        """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
-        history: list[EpochRecord] = []
+    def _run(self, run: RuleRun, held: Samples | None) -> bool:
+        """Make the epochs; return whether ``early_stopping`` or ``tol`` ended them."""
         rows = None if held is None else as_samples(held.X, dtype=run.samples.dtype)
         best, since = math.inf, 0
         while run.verdict is None:
             record = run.epoch()
             if held is not None and rows is not None:
-                record = replace(record, validation_error=_error(run.current(), rows, held))
+                codes = self._decided(run.current().row_scores(rows).numpy())
+                error = float(np.average(codes != held.y, weights=held.weight))
+                run.history[-1] = record = replace(record, validation_error=error)
             if self.early_stopping or self.tol is not None:
                 value = (record.validation_error or 0.0) if self.early_stopping else run.survey()[0]
                 best, since = min(best, value), 0 if value < best - (self.tol or 0.0) else since + 1
-            history.append(record)
             self._say(_line(record))
             if since >= self.n_iter_no_change and run.verdict is None:
-                return history, True
-        return history, False
+                return True
+        return False
 
-    def _selected(self, result: RuleResult, history: list[EpochRecord]) -> RuleResult:
-        """The result with the model that was asked for, and with a verdict that knows the proof."""
-        if self.select == "best-validation" or (self.early_stopping and self.select == "last"):
-            best = min(range(len(history)), key=lambda epoch: history[epoch].validation_error or 0.0)
-            made = sum(record.mistakes for record in history[: best + 1])
-            result = replace(result, select="best-validation", model=result.log.state_at(made))
-        if self.select == "voted":  # with a copy of the samples that it needs, as X may change
-            result = replace(result, model=result.log.compact().voted())
-        if result.certificate is not None and result.certificate.separable is False:
-            result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
-        return result
-
-    def _keep(
-        self,
-        result: RuleResult,
-        history: list[EpochRecord],
-        samples: Samples,
-        net: Any,
-        made: int = 0,
-        stream: Any = None,
-    ) -> None:
-        """Set the attributes; ``made`` are the mistakes of earlier calls, a kernel has no net."""
-        self.classes_, self.net_ = np.asarray(samples.classes), net
-        self._stream: Stream | None = stream
+    def _keep(self, result: RuleResult, samples: Samples, net: Net | None) -> None:
+        """Set the attributes; a kernel has no net."""
+        self.classes_, self.n_iter_ = np.asarray(samples.classes), self.history_[-1].epoch
+        self.verdict_, self.certificate_ = result.verdict, result.certificate
         self._log: MistakeLog | None = result.log
         self._voter = result.model if isinstance(result.model, VotedModel) else None
-        self._machine: KernelModel | None = result.single if isinstance(result.single, KernelModel) else None
-        self.mistakes_, self.verdict_, self.certificate_ = made + result.mistakes, result.verdict, result.certificate
-        self.history_, self.n_iter_ = history, history[-1].epoch
-
-    def _warning(self) -> str:
-        """What the verdict is and what to do about it, the same for every fold of a cross-validation."""
-        ways = [f"raise max_iter={self.max_iter}"] if self.verdict_ is Verdict.BUDGET else []
-        ways += ["use select='averaged'", "LogisticClassifier"]
-        said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated"
-        return f"{said}. To do: {', or '.join(ways)}."
+        self._machine = cast(Any, result.single if net is None else None)
+        if net is not None:
+            result.write_to(net)
+            self._set_net(net)
+        else:
+            self.__dict__.pop("coef_", None)
+            self.intercept_ = self._machine.bias.numpy()
 
     # --- deciding ---
 
@@ -251,27 +227,19 @@ class PerceptronClassifier(LinearClassifier):
         return scores.reshape(len(scores), -1)
 
     @property
-    def intercept_(self) -> Array:
-        """The bias, (1,) or (K,); zeros without one."""
-        machine = vars(self).get("_machine")
-        return super().intercept_ if machine is None else machine.bias.numpy()
-
-    @property
     def dual_coef_(self) -> Array:
-        """Coefficients of the support vectors: (1, M), or (K, M)."""
-        coefs: Array = self._of_kernel("dual_coef_").coefs.T.numpy()
-        return coefs
+        """With a kernel, the coefficients of the support vectors: (1, M), or (K, M)."""
+        return np.asarray(self._machine.coefs.T)
 
     @property
     def support_(self) -> Array:
-        """Which training samples are support vectors: (M,)."""
-        index: Array = self._of_kernel("support_").index.numpy()
-        return index
+        """With a kernel, which training samples are support vectors: (M,)."""
+        return np.asarray(self._machine.index)
 
     @property
     def support_vectors_(self) -> Any:
-        """The support vectors: (M, d), dense or CSR as the training samples were."""
-        raw = self._of_kernel("support_vectors_").support.raw()
+        """With a kernel, the support vectors: (M, d), dense or CSR as the training samples were."""
+        raw = self._machine.support.raw()
         return raw.numpy() if isinstance(raw, Tensor) else raw
 
     @property
@@ -290,27 +258,11 @@ class PerceptronClassifier(LinearClassifier):
         truth = (log.y > 0).long() if len(self.classes_) == 2 else log.y
         return int(np.count_nonzero((codes != truth.numpy()) & (log.sample_weight > 0).numpy()))
 
-    def _of_kernel(self, name: str) -> KernelModel:
-        machine: KernelModel | None = vars(self).get("_machine")
-        if machine is None:
-            raise AttributeError(f"{name} is there once it is fitted with a kernel; without one use coef_")
-        return machine
-
-    def _parameter(self, name: str, parameter: str) -> Array:
-        if vars(self).get("_machine") is not None:
-            raise AttributeError(f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_vectors_")
-        return super()._parameter(name, parameter)
-
     def _check_linear(self) -> None:
         super()._check_linear()
-        if (held := vars(self).get("_machine") or vars(self).get("_voter")) is not None:
-            what = "a kernel" if held is self._machine else "select='voted'"
+        if (vars(self).get("_machine") or vars(self).get("_voter")) is not None:
+            what = f"kernel={self.kernel!r}, select={self.select!r}"
             raise ValueError(f"{what} does not decide by one weight vector per class: no linear classifier is the same")
-
-    def _take_over(self, coef: Array, intercept: Array, classes: Any, names: Array | None) -> Any:
-        if self.kernel is not None:
-            raise ValueError(f"kernel={self.kernel!r} has no weight vectors that could be taken over; leave it out")
-        return super()._take_over(coef, intercept, classes, names)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
@@ -319,13 +271,6 @@ class PerceptronClassifier(LinearClassifier):
             if state["certificate_"] is not None:  # verify(X, y) takes them from whoever asks
                 state["certificate_"] = replace(state["certificate_"], rows=None)
         return state
-
-
-def _error(model: Model, rows: Rows, held: Samples) -> float:
-    """The fraction of held-out samples that a model decides wrongly, by their weight."""
-    scores = model.row_scores(rows).numpy()
-    codes = scores[:, 0] >= 0 if scores.shape[1] == 1 else scores.argmax(1)
-    return float(np.average(codes != held.y, weights=held.weight))
 
 
 def _variance(X: Any) -> float:
