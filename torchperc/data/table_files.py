@@ -397,6 +397,10 @@ def open_table(
 # --- delimited text -----------------------------------------------------------------------------------------------
 
 
+_KEPT: deque[Any] = deque(maxlen=8)
+"""What Arrow reads with. If one of its threads dropped a Python object last, while Python exits, it would abort."""
+
+
 class _Counted:
     """A file for Arrow that counts the quotation marks that are read."""
 
@@ -491,7 +495,8 @@ class TextTable(Table):
         with open_bytes(self.path, self._compression) as file:
             source = _Counted(file)
             try:
-                reader = arrow.open_csv(pa.PythonFile(source, mode="r"), read, parse, convert)
+                _KEPT.append((pa.PythonFile(source, mode="r"), parse))
+                reader = arrow.open_csv(_KEPT[-1][0], read, parse, convert)
             except pa.ArrowInvalid as error:
                 if "Empty CSV file" in str(error):
                     return
