@@ -9,7 +9,6 @@ from node import run_node
 from torch import nn
 
 import torchperc as tp
-from torchperc.lab.play import content
 
 pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
@@ -173,7 +172,7 @@ def answers():
             *ending_cases(),
         ],
         "run": [{"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in net_cases()],
-        "starts": [{"samples": as_json(*XOR), "starts": content()["starts"]}],
+        "starts": [{"samples": as_json(*XOR), "starts": tp.lab.play.content()["starts"]}],
         "limit": [{"head": name, "points": samples(1)[0].tolist(), "size": size} for name, size in LIMITS],
         "optimum": [
             {"samples": as_json(*samples(1)), "bias": None},
