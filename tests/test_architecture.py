@@ -139,12 +139,9 @@ def test_the_short_paths_are_the_same_modules():
 
 
 def test_learn_stays_the_function(fresh):
-    first, second = (
-        "import torchperc.learn.candidates, torchperc as tp",
-        "import torchperc as tp; tp.learn; import torchperc.learn",
-    )
-    for code in (first, second):
-        assert fresh(f"{code}\nprint(tp.learn.__qualname__, type(tp.learn).__name__)") == "learn function\n"
+    for code in ("import torchperc.learn.candidates", "import torchperc as tp; tp.learn; import torchperc.learn"):
+        code += "\nimport torchperc as tp\nprint(tp.learn.__qualname__, type(tp.learn).__name__)"
+        assert fresh(code) == "learn function\n"
 
 
 def test_every_public_name_has_a_docstring_with_an_example():

@@ -161,11 +161,7 @@ def numbers(part, path="", depth=0, seen=None):
     seen.add(id(part))
     inner = dict(enumerate(part)) if isinstance(part, list | tuple) else part
     inner = inner if isinstance(inner, dict) else getattr(inner, "__dict__", {})
-    kept = {
-        name: value
-        for name, value in inner.items()
-        if name not in ("_log", "_streams", "_stream", "_trainer", "_fabric")
-    }
+    kept = {name: inner[name] for name in inner.keys() - {"_log", "_streams", "_stream", "_trainer", "_fabric"}}
     return {k: v for name, value in kept.items() for k, v in numbers(value, f"{path}.{name}", depth + 1, seen).items()}
 
 

@@ -51,11 +51,7 @@ def test_there_are_five_and_the_readme_names_them():
 
 def test_a_solution_prints_in_its_place_and_changes_nothing_below():
     text = "<details>\n\n```python\nx = 2\nprint(x)\n```\n\n```text\nold\n```\n\n</details>"
-    cells = [
-        nbformat.v4.new_code_cell("x = 1"),
-        nbformat.v4.new_markdown_cell(text),
-        nbformat.v4.new_code_cell("print(x)"),
-    ]
-    done = run(nbformat.v4.new_notebook(cells=cells)).cells
+    code, markdown = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
+    done = run(nbformat.v4.new_notebook(cells=[code("x = 1"), markdown(text), code("print(x)")])).cells
     assert done[1].source == text.replace("old", "2")
     assert outputs(done[2]) == [("stdout", "1\n")]

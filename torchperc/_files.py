@@ -139,7 +139,7 @@ def hidden_path(folder: Path, kind: str = "part") -> Path:
     If the process is killed, the next one that asks for a name in the same folder removes what is left under it.
     Things of kind ``"old"`` were complete once and are never removed by other processes.
     """
-    _remove_stale_files_once(folder.absolute())
+    remove_stale_files(folder.absolute())
     return folder / f".torchperc-{kind}-{os.getpid()}-{_host()}{secrets.token_hex(4)}"
 
 
@@ -150,8 +150,9 @@ def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
     return folder
 
 
+@cache
 def remove_stale_files(folder: Path) -> None:
-    """Remove what killed processes of this machine left under hidden names; nothing else."""
+    """Remove what killed processes of this machine left under hidden names, nothing else; once per folder."""
     if os.name == "nt":  # os.kill ends a process there
         return
     with contextlib.suppress(OSError):  # a folder that cannot be listed
@@ -159,9 +160,6 @@ def remove_stale_files(folder: Path) -> None:
             found = _HIDDEN.fullmatch(entry.name)
             if found and found[2] == _host() and not _is_running(int(found[1])):
                 remove(Path(entry.path))
-
-
-_remove_stale_files_once = cache(remove_stale_files)
 
 
 def remove(path: Path) -> None:
@@ -204,7 +202,7 @@ def locked_folder(folder: Path) -> Iterator[Path]:
     """
     from filelock import FileLock, Timeout
 
-    _remove_stale_files_once(Path(tempfile.gettempdir()))  # a killed run may have left its cache there
+    remove_stale_files(Path(tempfile.gettempdir()))  # a killed run may have left its cache there
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)
     try:

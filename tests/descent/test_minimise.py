@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import torchperc as tp
+from torchperc import minimise
 from torchperc.descent import minimise as minimising
-from torchperc.descent.minimise import minimise
 
 
 def samples(seed, count, width, classes=None, kind="plain"):

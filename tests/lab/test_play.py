@@ -2,6 +2,7 @@
 
 import fnmatch
 import html as markup
+import importlib.util
 import json
 import re
 import subprocess
@@ -21,12 +22,9 @@ from node import run_node
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.lab.play import data as contents
-from torchperc.lab.play import page
-from torchperc.lab.play.page import Play
-from torchperc.lab.play.widget import Coding, PlayWidget
 
-FOLDER = Path(page.__file__).parent
+FOLDER = Path(tp.lab.play.__file__).parent
+PAGE = tp.lab.play.Play(tp.lab.play.content()).html
 CORE = [f"{name}.js" for name in ("rational", "random", "rule", "log", "proof")]
 DATA = re.compile(r'<script type="application/json" id="content">(.*?)</script>', re.DOTALL)
 
@@ -35,32 +33,38 @@ def content_in(html):
     return json.loads(DATA.search(html)[1])
 
 
+@pytest.fixture
+def shown(tmp_path):
+    """What the page of these arguments shows."""
+    return lambda *data, **options: content_in(tp.play(*data, out=tmp_path / "page.html", **options).html)
+
+
 # --- one file -----------------------------------------------------------------------------------------------------
 
 
 def test_the_page_is_one_small_file_that_asks_for_nothing():
-    html = Play(page.content()).html
-    assert len(html.encode()) < 300_000
-    assert html == Play(page.content()).html
-    addresses = set(re.findall(r"""https?://[^\s"'`<>]+""", html))
+    assert len(PAGE.encode()) < 300_000
+    assert tp.lab.play.Play(tp.lab.play.content()).html == PAGE
+    addresses = set(re.findall(r"""https?://[^\s"'`<>]+""", PAGE))
     assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}  # names, not places
-    assert not re.search(r"<link|<img|src=|@import|url\((?!#|data:)|fetch\(|XMLHttpRequest|WebSocket|sendBeacon", html)
-    assert "{{ " not in html
-    assert page.source("style.css") in html
-    assert not re.search("</(?:script|style)|<!--", page.script() + page.source("style.css"))  # what ends a block early
+    assert not re.search(r"<link|<img|src=|@import|url\((?!#|data:)|fetch\(|XMLHttpRequest|WebSocket|sendBeacon", PAGE)
+    assert "{{ " not in PAGE
+    assert (FOLDER / "style.css").read_text("utf-8") in PAGE
+    sources = [path.read_text("utf-8") for path in (FOLDER / "style.css", *(FOLDER / "js").glob("*.js"))]
+    assert not re.search("</(?:script|style)|<!--", "".join(sources))  # what ends a block early
 
 
 def test_every_script_is_in_the_page_with_names_and_texts_of_its_own(request):
-    assert {path.stem for path in (FOLDER / "js").glob("*.js")} == set(page.SCRIPTS)
-    places = [page.script().index(f"// {name}.js\n") for name in page.SCRIPTS]
-    assert places == sorted(places)
+    paths = list((FOLDER / "js").glob("*.js"))
+    assert [path for path in paths if PAGE.count(f"\n// {path.name}\n") != 1] == []
+    scripts = [path.read_text("utf-8") for path in paths]
     # a second function of the same name would take the place of the first, without a word
     declared = re.compile(r"^(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
-    names = [found for name in page.SCRIPTS for found in declared.findall(page.source(f"js/{name}.js"))]
+    names = [found for text in scripts for found in declared.findall(text)]
     assert len(names) > 300
     assert sorted(names) == sorted(set(names))
-    known = json.loads(page.source("texts.json"))
-    keys = re.findall(r'(?<![\w.])t\("([\w.-]+)"[),]', "\n".join(page.source(f"js/{name}.js") for name in page.SCRIPTS))
+    known = json.loads((FOLDER / "texts.json").read_text("utf-8"))
+    keys = re.findall(r'(?<![\w.])t\("([\w.-]+)"[),]', "\n".join(scripts))
     assert (len(keys) > 100, set(keys) - set(known)) == (True, set())
     tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
     project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text())
@@ -74,19 +78,18 @@ def test_every_script_is_in_the_page_with_names_and_texts_of_its_own(request):
     "name", ["</script><script>alert(1)//", "<!-- <script>", "a & b \u2028 é", "]]>", "{{ scripts }}", "\\1"]
 )
 def test_names_cannot_break_out_of_the_page(name):
-    plain = Play(page.content()).html
     data = {"points": [[0, 0]], "labels": [0], "classes": 2, "classNames": [name, "b"]}
-    html = Play(page.content({"data": data}, title=name)).html
+    html = tp.lab.play.Play(tp.lab.play.content({"data": data}, title=name)).html
     assert content_in(html)["start"]["data"]["classNames"] == [name, "b"]
     assert f"<title>{markup.escape(name)}</title>" in html
     for tag in ("<script", "</script", "<!--", "<style", "</style"):
-        assert html.count(tag) == plain.count(tag), tag
+        assert html.count(tag) == PAGE.count(tag), tag
 
 
 # --- examples and dialects ----------------------------------------------------------------------------------------
 
 
-PRESETS = page.content()["presets"]
+PRESETS = content_in(PAGE)["presets"]
 
 
 def test_examples_are_on_the_grid_and_separable_if_they_say_so():
@@ -108,7 +111,7 @@ def test_examples_are_on_the_grid_and_separable_if_they_say_so():
 
 
 def test_dialects_are_those_of_the_rules():
-    for each, dialect in zip(page.content()["dialects"], tp.dialects.ALL, strict=True):
+    for each, dialect in zip(content_in(PAGE)["dialects"], tp.dialects.ALL, strict=True):
         conventions = {"biasStep": dialect.bias_step, **{n: getattr(dialect, n) for n in ("tie", "order", "lr")}}
         about = {name: getattr(dialect, name) for name in ("id", "name", "remark", "select")}
         assert each == {**about, "conventions": conventions}
@@ -117,24 +120,24 @@ def test_dialects_are_those_of_the_rules():
 # --- data of the user ---------------------------------------------------------------------------------------------
 
 
-def test_labels_of_any_kind_are_shown_by_their_names():
-    made = contents.content_of([[0, 1], [1, 0.5], [2, 2]], ["pear", "apple", "fig"])["start"]["data"]
+def test_labels_of_any_kind_are_shown_by_their_names(shown):
+    made = shown([[0, 1], [1, 0.5], [2, 2]], ["pear", "apple", "fig"])["start"]["data"]
     points, names = [[0.0, 1.0], [1.0, 0.5], [2.0, 2.0]], ["apple", "fig", "pear"]
     assert made == {"points": points, "labels": [2, 0, 1], "classes": 3, "classNames": names}
-    made = contents.content_of(torch.tensor([[0.1, 1], [1, 0]]), torch.tensor([1, -1]))["start"]["data"]
+    made = shown(torch.tensor([[0.1, 1], [1, 0]]), torch.tensor([1, -1]))["start"]["data"]
     assert made["labels"] == [1, 0]
     assert set(made) == {"points", "labels", "classes"}  # the page has its own signs for −1 and +1, x1 and x2
     assert made["points"][0][0] == float(torch.tensor(0.1))
 
 
-def test_samples_are_drawn_in_their_order():
-    table = tp.data.load("separable-blobs", samples=300)
-    drawn = contents.content_of_data(table, samples=50)["start"]["data"]
-    rows = [table.X.tolist().index(point) for point in drawn["points"]]
+def test_samples_are_drawn_in_their_order(shown):
+    X, y = tp.data.separable_blobs(samples=300)
+    drawn = shown(X, y, samples=50)["start"]["data"]
+    rows = [X.tolist().index(point) for point in drawn["points"]]
     assert len(rows) == 50
     assert rows == sorted(rows) != list(range(50))
     assert drawn["description"] == "50 of 300 samples were drawn at random."
-    assert "description" not in contents.content_of_data(table, samples=400)["start"]["data"]
+    assert "description" not in shown(X, y, samples=400)["start"]["data"]
 
 
 LOG = object()  # stands for a small log
@@ -164,27 +167,20 @@ TRAINER = tp.RuleTrainer
         ({"trainer": "sign"}, "trainer must be a RuleTrainer, found str"),
         ({"log": 3}, "log must be a MistakeLog.*int"),
         ({"X": [[0, 1], [1, 2]], "y": [0, 1], "log": LOG}, "X and y were given beside a log"),
+        *(({"X": np.eye(4), "y": [0, 1, 1, 0], "names": tuple("abcd"), "features": features}, f"features={found}.*a, b, c, d")
+          for features, found in ((("a", "e"), "'e'"), ((1, 5), "5"), ((2, "b"), r"\[2, 'b'\]"), (("a",), r"\('a',\)"), ("ab", "'ab'"))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_the_page_cannot_show_or_would_ignore_is_refused(arguments, found):
+)  # fmt: skip
+def test_what_the_page_cannot_show_or_would_ignore_is_refused(arguments, found, shown):
     given = {name: a_run(1)[0] if value is LOG else value for name, value in arguments.items()}
     with pytest.raises((ValueError, TypeError), match=found):
-        contents.content_of(**given)
+        shown(**given)
 
 
-@pytest.mark.parametrize(
-    ("features", "found"),
-    [(("a", "e"), "'e'"), ((1, 5), "5"), ((2, "b"), r"\[2, 'b'\]"), (("a",), r"\('a',\)"), ("ab", "'ab'")],
-)
-def test_wrong_features_are_refused(features, found):
-    with pytest.raises(ValueError, match=f"features={found}.*a, b, c, d"):
-        contents.two_features(("a", "b", "c", "d"), features)
-
-
-def test_conventions_of_a_trainer():
+def test_conventions_of_a_trainer(shown):
     given = {"tie": "strict", "order": "shuffled", "seed": 3, "lr": 0.5, "margin": 0.25}
-    made = contents.content_of(trainer=tp.RuleTrainer(max_epochs=7, bias_step="radius", select="pocket", **given))
+    made = shown(trainer=tp.RuleTrainer(max_epochs=7, bias_step="radius", select="pocket", **given))
     assert (made["start"]["preset"], made["start"]["overlays"]) == ("AND", {"pocket": True})
     assert made["start"]["conventions"] == {**given, "biasStep": "radius", "maxEpochs": 7}
 
@@ -318,27 +314,14 @@ answer = questions.map((entries) => {
 """
 
 
-@pytest.mark.browser  # Node
-def test_the_page_replays_a_run_of_two_features_exactly():
-    results = [a_run(seed, **options)[0] for seed, options in enumerate(RUNS[:-1])]
-    shown = [contents.recording(result.log)[0] for result in results]
-    for result, answer in zip(results, run_node(CORE, REPLAY, shown), strict=True):
-        log = result.log
-        for t, state in enumerate(answer["states"]):
-            assert state["weight"] == log.state_at(t).weight.tolist()
-            assert state["bias"] == log.state_at(t).bias.tolist()
-        assert answer["errors"] == log.errors().tolist()
-        assert answer["pocket"] == log.pocket_index()
-        assert tp.MistakeLog.from_json(json.dumps(answer["json"])).equals(log)
-
-
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.browser  # Node
-def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(classes):
+def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(classes, shown):
     result, _ = a_run(3, classes=classes, features=4, count=16)  # a mean of 16 samples on a grid is exact
     log = result.log
-    entries, names = contents.recording(log, ("a", "b", "c", "d"), ("d", 2))
-    assert names == ("d", "b")
+    made = shown(log=log, names=("a", "b", "c", "d"), features=("d", 2))
+    entries = made["recorded"]
+    assert made["start"]["data"]["names"] == ["d", "b"]
     X = log.problem.samples.dense()
     assert entries["points"] == X[:, [3, 1]].tolist()
     assert "4 features, seen in d and b: the boundary is exact where every other feature" in entries["description"]
@@ -367,18 +350,16 @@ def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(cl
         tp.MistakeLog.from_json(json.dumps(answer["json"]))
 
 
-def test_conventions_that_a_log_stores_are_told_and_without_any_it_says_so():
+def test_conventions_that_a_log_stores_are_told_and_without_any_it_says_so(shown):
     chosen = {"tie": "sign", "bias_step": "radius", "order": "shuffled", "seed": 7, "max_epochs": 5}
     result = a_run(2, **chosen)[0]
-    made = contents.content_of(log=result.log)["recorded"]
+    made = shown(log=result.log)["recorded"]
     assert "description" not in made
     assert made["conventions"] == {**chosen, "lr": 1.0, "margin": 0.0}
-    bare = contents.content_of(log=replace(result.log, conventions={}))["recorded"]
+    bare = shown(log=replace(result.log, conventions={}))["recorded"]
     assert "does not say how ties were decided" in bare["description"]
     assert (bare["verdict"], bare["conventions"]["bias_step"]) == (None, "unit")
-    told = contents.content_of(
-        log=replace(result, log=replace(result.log, conventions={})), trainer=tp.RuleTrainer(seed=5)
-    )
+    told = shown(log=replace(result, log=replace(result.log, conventions={})), trainer=tp.RuleTrainer(seed=5))
     assert "description" not in told["recorded"]
     assert (told["recorded"]["conventions"]["seed"], told["recorded"]["verdict"]) == (5, "BUDGET")
 
@@ -402,12 +383,12 @@ def test_a_long_run_has_its_chart_of_bounds():
 
 
 @pytest.mark.browser  # Node
-def test_a_log_of_the_page_brings_its_conventions(tmp_path):
+def test_a_log_of_the_page_brings_its_conventions(shown, tmp_path):
     data = {"points": [[0, 0], [0, 1], [1, 0], [1, 1]], "labels": [0, 1, 1, 0], "classes": 2}
     (entries,) = run_node(CORE, EXPORT, [data])
     path = tmp_path / "xor.json"
     path.write_text(json.dumps(entries))
-    made = contents.content_of(log=path)
+    made = shown(log=path)
     assert (made["recorded"]["verdict"], made["recorded"]["cycle"]) == ("CYCLING", [0, 1])
     assert made["recorded"]["conventions"]["max_epochs"] == 6
     assert made["start"]["data"] == data
@@ -418,10 +399,10 @@ def test_a_log_of_the_page_brings_its_conventions(tmp_path):
     ):
         path.write_text(json.dumps({**entries, **change}))
         with pytest.raises(ValueError, match=f"xor.json .*{found}"):
-            contents.content_of(log=path)
+            shown(log=path)
 
 
-def test_logs_that_the_page_cannot_replay_are_refused(tmp_path):
+def test_logs_that_the_page_cannot_replay_are_refused(shown, tmp_path):
     a_run(1)[0].log.save(tmp_path / "log.npz")
     for found, log in {
         "kernel": tp.RuleTrainer(kernel="poly", degree=2).fit(None, *tp.data.gate("XOR")),
@@ -431,18 +412,18 @@ def test_logs_that_the_page_cannot_replay_are_refused(tmp_path):
         "log.npz holds a hash": tmp_path / "log.npz",
     }.items():
         with pytest.raises(ValueError, match=found):
-            contents.content_of(log=log)
+            shown(log=log)
 
 
-def test_a_log_in_a_file_is_bound_to_its_data(tmp_path):
+def test_a_log_in_a_file_is_bound_to_its_data(shown, tmp_path):
     X, y = tp.data.noisy_blobs(20, seed=2)
     names = ["no" if label < 0 else "yes" for label in y.tolist()]
     tp.RuleTrainer(max_epochs=3).fit(tp.Perceptron(2), X.float(), y).log.save(tmp_path / "run.npz")
-    made = contents.content_of(X.float(), names, log=str(tmp_path / "run.npz"))
+    made = shown(X.float(), names, log=str(tmp_path / "run.npz"))
     assert made["start"]["data"]["classNames"] == ["no", "yes"]
     assert made["recorded"]["points"] == X.float().tolist()
     with pytest.raises(ValueError, match="belongs to other data"):
-        contents.content_of(X.float() + 1, names, log=tmp_path / "run.npz")
+        shown(X.float() + 1, names, log=tmp_path / "run.npz")
 
 
 # --- in Python, outside a notebook and in one ---------------------------------------------------------------------
@@ -466,12 +447,13 @@ def test_play_writes_the_page_and_opens_it_unless_out_is_given(tmp_path, monkeyp
 
 @pytest.fixture
 def notebook(monkeypatch):
+    assert tp.lab.play.PlayWidget  # which imports the real IPython
     shell = types.SimpleNamespace(kernel=True)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
 
 
 def test_a_notebook_without_anywidget_shows_the_page(notebook, monkeypatch):
-    monkeypatch.setattr(contents.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.warns(UserWarning, match=r"pip install 'torchperc\[notebook\]'"):
         made = tp.play(height=400)
     frame = made._repr_html_()
@@ -483,7 +465,7 @@ def test_a_notebook_without_anywidget_shows_the_page(notebook, monkeypatch):
 def test_a_notebook_gets_a_widget_that_hands_points_back(notebook, tmp_path):
     X, y = torch.tensor([[0.0, 0.25], [1.0, 0.5]]), torch.tensor([7, 3], dtype=torch.int32)
     widget = tp.play(X, y, height=500)
-    assert isinstance(widget, PlayWidget)
+    assert isinstance(widget, tp.lab.play.PlayWidget)
     assert widget.content["widget"] is True
     assert widget.height == 500
     assert torch.equal(widget.X, X)
@@ -498,7 +480,7 @@ def test_a_notebook_gets_a_widget_that_hands_points_back(notebook, tmp_path):
     saved = content_in(widget.save(tmp_path / "page.html").read_text("utf-8"))
     assert saved["start"]["data"]["points"] == widget.points
     assert saved["widget"] is False
-    assert content_in(Play(page.content()).html)["start"] == {"preset": "AND"}
+    assert content_in(PAGE)["start"] == {"preset": "AND"}
 
 
 @pytest.mark.parametrize(
@@ -513,8 +495,10 @@ def test_a_notebook_gets_a_widget_that_hands_points_back(notebook, tmp_path):
         ([True, False], [0, 1], [False, True]),
     ],
 )
-def test_labels_come_back_in_the_coding_of_the_user(y, classes, expected):
-    assert Coding.of(np.zeros((2, 2)), y).labels_of(classes).tolist() == expected
+def test_labels_come_back_in_the_coding_of_the_user(y, classes, expected, notebook):
+    widget = tp.play([[0, 0], [1, 1]], y)
+    widget.set_state({"points": [[0, 0]] * len(classes), "labels": classes, "edited": True})
+    assert widget.y.tolist() == expected
 
 
 def test_the_command_line_needs_no_torch(tmp_path):

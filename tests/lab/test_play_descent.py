@@ -1,7 +1,7 @@
 """The page's gradient descent in JavaScript against autograd in float64, and against the rule to the bit."""
 
 import math
-from itertools import chain
+from itertools import chain, product
 
 import pytest
 import torch
@@ -9,7 +9,6 @@ from node import run_node
 from torch import nn
 
 import torchperc as tp
-from torchperc.lab.play import content
 
 pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
@@ -29,8 +28,7 @@ const inner = (name) => ({
   path: ({samples, settings, steps}) => {
     const path = startPath(samples, settings);
     extendPath(path, steps);
-    const {states, losses, errors, moves, ended} = path;
-    return {states, losses, errors, moves, ended};
+    return path;
   },
   run: ({samples, settings, steps}) => {
     const path = startPath(samples, settings);
@@ -106,28 +104,22 @@ def linear_net(start):
 
 def path_cases():
     """Every head, tie, mode and order on a data set of its own; half of them start at zero, on the kink."""
-    cases, seed = [], 0
-    for name in HEADS:
-        for tie in TIES if name == "perceptron" else TIES[:1]:
-            for mode in MODES:
-                for order in ("given", "shuffled"):
-                    seed += 1
-                    start = {"start": AWAY if seed % 2 else ZERO}
-                    settings = {"head": name, "tie": tie, "lr": 0.25, "order": order, "seed": seed, **start}
-                    cases.append(({**settings, **mode}, *samples(seed)))
+    heads, cases = [*(("perceptron", tie) for tie in TIES), ("lms", "update"), ("logistic", "update")], []
+    for seed, ((name, tie), mode, order) in enumerate(product(heads, MODES, ("given", "shuffled")), 1):
+        start = {"start": AWAY if seed % 2 else ZERO}
+        cases.append(
+            ({"head": name, "tie": tie, "lr": 0.25, "order": order, "seed": seed, **start, **mode}, *samples(seed))
+        )
     return cases
 
 
 def net_cases():
     """Every head, activation, width and mode."""
-    cases, seed = [], 100
-    for name in HEADS:
-        for activation in ("tanh", "sigmoid", "relu"):
-            for hidden in (2, 3, 4):
-                seed += 1
-                settings = {"head": name, "tie": TIES[seed % 3], "lr": 0.5, "order": ("given", "shuffled")[seed % 2]}
-                net = {"activation": activation, "hidden": hidden, "seed": seed}
-                cases.append(({**settings, **net, **MODES[seed // 2 % 3]}, *samples(seed)))
+    cases = []
+    for seed, (name, activation, hidden) in enumerate(product(HEADS, ("tanh", "sigmoid", "relu"), (2, 3, 4)), 101):
+        settings = {"head": name, "tie": TIES[seed % 3], "lr": 0.5, "order": ("given", "shuffled")[seed % 2]}
+        net = {"activation": activation, "hidden": hidden, "seed": seed}
+        cases.append(({**settings, **net, **MODES[seed // 2 % 3]}, *samples(seed)))
     return cases
 
 
@@ -173,7 +165,7 @@ def answers():
             *ending_cases(),
         ],
         "run": [{"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in net_cases()],
-        "starts": [{"samples": as_json(*XOR), "starts": content()["starts"]}],
+        "starts": [{"samples": as_json(*XOR), "starts": tp.lab.play.content()["starts"]}],
         "limit": [{"head": name, "points": samples(1)[0].tolist(), "size": size} for name, size in LIMITS],
         "optimum": [
             {"samples": as_json(*samples(1)), "bias": None},

@@ -14,13 +14,13 @@ import pytest
 import torch
 
 import torchperc as tp
+from torchperc import learn
 from torchperc._checks import ParameterError
 from torchperc._files import locked_folder
 from torchperc.cli import main
 from torchperc.learn import candidates
 from torchperc.learn import learn as learning
 from torchperc.learn.apply import apply
-from torchperc.learn.learn import learn
 
 
 def people(path, rows=240, seed=0, gaps=0, classes=2):

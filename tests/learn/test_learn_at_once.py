@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.data.prepared_data import PreparedData
+from torchperc import learn
+from torchperc.data import PreparedData
 from torchperc.learn import results
-from torchperc.learn.learn import learn
 
 
 def table(path, classes=2, rows=120):

@@ -14,10 +14,10 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
 import torchperc as tp
+from torchperc import learn
 from torchperc.data import split
 from torchperc.learn import candidates
 from torchperc.learn.apply import apply
-from torchperc.learn.learn import learn
 from torchperc.reports.results import Fit
 
 

@@ -19,8 +19,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain
-from torchperc.model.model_file import load_safetensors, save_safetensors
+from torchperc.lightning import CheckpointError, SafeCheckpointIO
+from torchperc.lightning.checkpoints import _seal, plain
+from torchperc.model import load_safetensors, save_safetensors
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(does not have many workers|exists and is not empty|LeafSpec)")
 

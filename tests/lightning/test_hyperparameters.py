@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 
 import torchperc as tp
-from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning import CheckpointError
 
 L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]

@@ -16,10 +16,11 @@ from test_model import DTYPES, NETS, NUMPY, RAW, SCALERS, by_numpy, table_encode
 from torch import nn
 
 import torchperc as tp
-from torchperc.data.scaling import MinMax, Standard
+from torchperc import FittedModel
+from torchperc.data import MinMax, Standard
 from torchperc.model import export as portable
-from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL, save_safetensors
+from torchperc.model import save_safetensors
+from torchperc.model.model_file import MODEL
 from torchperc.nn.modules import ACTIVATIONS
 
 HEADS = ["perceptron", "lms", "lms 0/1", "logistic"]

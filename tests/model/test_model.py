@@ -10,10 +10,11 @@ from scipy.sparse import csr_array
 from torch import nn
 
 import torchperc as tp
-from torchperc.data.scaling import Identity, MaxAbs, MinMax, Standard
+from torchperc import FittedModel
+from torchperc.data import Identity, MaxAbs, MinMax, Standard
+from torchperc.model import save_safetensors
 from torchperc.model.export import save_model
-from torchperc.model.model import FittedModel
-from torchperc.model.model_file import MODEL, save_safetensors
+from torchperc.model.model_file import MODEL
 from torchperc.nn.modules import ACTIVATIONS
 
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}

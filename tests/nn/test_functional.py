@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch.autograd import gradcheck
 
 import torchperc as tp
-from torchperc.nn import functional as tpf
+from torchperc import functional as tpf
 
 LOSSES = {
     "perceptron": tpf.perceptron_loss,

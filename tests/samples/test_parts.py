@@ -11,7 +11,8 @@ import torch
 from test_engines import integers
 
 import torchperc as tp
-from torchperc.samples.mapped import Chunked, CsrParts
+from torchperc.data import CsrParts
+from torchperc.samples.mapped import Chunked
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from seqeval.metrics.sequence_labeling import precision_recall_fscore_support as lenient
 from sklearn.metrics import confusion_matrix
 
-from torchperc.sequences.evaluation import Counts, are_entities, evaluate
+from torchperc.sequences import evaluate
+from torchperc.sequences.evaluation import Counts, are_entities
 
 PREFIXES = {"IOB": "BI", "IOBES": "BIES", "BILOU": "BILU"}
 

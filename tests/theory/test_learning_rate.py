@@ -1,7 +1,7 @@
 """The rates that gradient descent bears, against Hessians by autograd, all batches one by one, and descent itself."""
 
 import math
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -120,18 +120,6 @@ def test_lms_converges_below_the_limit_and_diverges_above(batch_size, factor):
     if batch_size == "full":
         best = torch.linalg.lstsq(lifted(X), y.double()[:, None]).solution[:, 0]
         assert float((below - best).norm()) < 1e-6
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_logistic_loss_falls_with_every_step_below_the_limit(classes):
-    X, y = data(10, classes=classes)
-    shape, lr = ((3, 5) if classes else (5,)), 0.999 * step_limit("logistic", X, num_classes=classes)
-    w, losses = 3 * torch.from_numpy(np.random.default_rng(0).normal(size=shape)), []
-    for _ in range(200):
-        w.requires_grad_()
-        losses.append(tpf.logistic_loss(lifted(X) @ w.T, y) if classes else tpf.logistic_loss(lifted(X) @ w, y))
-        w = (w - lr * torch.autograd.grad(losses[-1], w)[0]).detach()
-    assert all(after < before for before, after in pairwise(losses))
 
 
 def test_auto_rates_and_limits_of_batches():

@@ -1,6 +1,7 @@
 """Runs that end with a proof, and learning rates that are too large."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import plain
@@ -69,14 +70,10 @@ def test_lightning_modules_prove_and_warn(tmp_path):
     plain.fit(tmp_path, rule, plain.loader(XOR), epochs=20)
     assert rule.result.verdict is tp.Verdict.NOT_SEPARABLE
     assert rule.result.certificate.verify()
-    X, y = map(torch.as_tensor, SETOSA)
+    (X, y), lit = map(torch.as_tensor, SETOSA), partial(tp.lightning.LitClassifier, linear(4), "lms")
     limit = tp.theory.step_limit("lms", X)
     with pytest.warns(UserWarning, match="2/L"):
-        plain.fit(
-            tmp_path, tp.lightning.LitClassifier(linear(4), "lms", lr=1.05 * limit), plain.loader((X, y)), epochs=1
-        )
+        plain.fit(tmp_path, lit(lr=1.05 * limit), plain.loader((X, y)), epochs=1)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*2/L")
-        plain.fit(
-            tmp_path, tp.lightning.LitClassifier(linear(4), "lms", lr=0.95 * limit), plain.loader((X, y)), epochs=1
-        )
+        plain.fit(tmp_path, lit(lr=0.95 * limit), plain.loader((X, y)), epochs=1)

@@ -26,12 +26,8 @@ FILES = {
     "three classes": "a,label\n0,x\n1,x\n2,y\n3,y\n3,z\n4,z\n",
     "with null vectors": "a,b,label\n0,0,no\n1,2,yes\n2,4,no\n0.5,1,yes\n",
 }
-KINDS = {
-    "AND": "separable",
-    "in steps": "not separable",
-    "three classes": "weakly separable",
-    "with null vectors": "not separable",
-}
+KINDS = {"AND": "separable", "three classes": "weakly separable"}
+KINDS |= dict.fromkeys(("in steps", "with null vectors"), "not separable")
 
 
 def proved(name, folder, *options):

@@ -38,10 +38,11 @@ class Classifier:
     graded: bool = False  # whether a score says how far a sample is from the boundary, here or in a kernel's space
 
     def judge(self, X: Data, y: Data) -> tuple[Any, Tensor, Tensor]:
-        """Checked samples, their scores and their checked labels."""
+        """Checked samples, their scores, and checked labels: −1/+1 for one score per sample, else class indices."""
         samples = self.admit(X)
         scores = self.scores(samples)
-        return samples, scores, self.labels(y, scores)
+        classes = scores.shape[1] if scores.dim() > 1 else None
+        return samples, scores, check_labels(y, len(scores), classes, both=False).cpu()
 
     def admit(self, X: Data) -> Any:
         """Checked samples, in the classifier's dtype: a tensor, or a CSR array if they are sparse."""
@@ -61,10 +62,6 @@ class Classifier:
             found = f"scores of shape {tuple(scores.shape)} for {X.shape[0]} samples"
             raise ValueError(f"the model gives {found}; (N,) or (N, K) is needed")
         return scores
-
-    def labels(self, y: Data, scores: Tensor) -> Tensor:
-        """Checked labels: −1/+1 for one score per sample, class indices for K."""
-        return check_labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
 
     @property
     def length(self) -> float:

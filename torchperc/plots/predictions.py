@@ -17,7 +17,7 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import classifier, codes_of
 
 require_packages(__name__, "sklearn")
-from sklearn.metrics import ConfusionMatrixDisplay, PredictionErrorDisplay, confusion_matrix  # noqa: E402
+from sklearn import metrics  # noqa: E402
 
 _SMALLEST = 5.0  # points: smaller text cannot be read
 
@@ -59,7 +59,7 @@ class ConfusionDisplay(style.Display):
         if missing := set(values.tolist()) - set(codes):
             wanted = f"−1 and +1, class indices from 0, or strings that labels={labels!r} names"
             raise ValueError(f"y and predicted must hold {wanted}; found {min(missing, key=str)!r}")
-        return cls(torch.from_numpy(confusion_matrix(truth, said, labels=codes)), names).plot(ax=ax)
+        return cls(torch.from_numpy(metrics.confusion_matrix(truth, said, labels=codes)), names).plot(ax=ax)
 
     @classmethod
     def from_model(
@@ -69,7 +69,7 @@ class ConfusionDisplay(style.Display):
         known = classifier(model, head)
         _, scores, truth = known.judge(X, y)
         codes, said = codes_of(scores), known.head.decide(scores)
-        matrix = confusion_matrix(truth, said, labels=codes)
+        matrix = metrics.confusion_matrix(truth, said, labels=codes)
         return cls(torch.from_numpy(matrix), style.label_names(labels, codes)).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
@@ -88,7 +88,7 @@ class ConfusionDisplay(style.Display):
         every = int(np.ceil(_SMALLEST / (60 * self._cell)))  # of very many classes some are named
         names = [name if k % every == 0 else "" for k, name in enumerate(self._names)]
         look: dict[str, Any] = {"include_values": size >= _SMALLEST, "colorbar": False, "text_kw": {"fontsize": size}}
-        drawn = ConfusionMatrixDisplay(fractions, display_labels=names)
+        drawn = metrics.ConfusionMatrixDisplay(fractions, display_labels=names)
         drawn.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, **look)
         self.image_, self.texts_ = drawn.im_, dict(np.ndenumerate([] if drawn.text_ is None else drawn.text_))
         if not self.texts_:
@@ -163,14 +163,12 @@ class ResidualDisplay(style.Display):
     @property
     def rmse(self) -> float:
         """√ mean (y − s)²."""
-        return float((self.y - self.predicted).double().square().mean().sqrt())
+        return float(metrics.root_mean_squared_error(self.y, self.predicted))
 
     @property
     def r2(self) -> float:
         """1 − Σ (y − s)²/Σ (y − mean)²; NaN where all true values are equal."""
-        y = self.y.double()
-        spread = float((y - y.mean()).square().sum())
-        return 1 - float((y - self.predicted).square().sum()) / spread if spread else float("nan")
+        return float(metrics.r2_score(self.y, self.predicted)) if len(self.y.unique()) > 1 else float("nan")
 
     def _place(self, ax: Any) -> style.Place:
         return style.panels(ax, 2, 2, (6.5, 3.8))
@@ -185,7 +183,7 @@ class ResidualDisplay(style.Display):
         line: dict[str, Any] = {"color": style.ink(), "alpha": 1.0, "linewidth": 1.4, "linestyle": "-", "zorder": 1}
         drawn = []
         for axes, kind in ((left, "actual_vs_predicted"), (right, "residual_vs_predicted")):
-            made = PredictionErrorDisplay(y_true=truth, y_pred=said)
+            made = metrics.PredictionErrorDisplay(y_true=truth, y_pred=said)
             made.plot(axes, kind=kind, scatter_kwargs=look, line_kwargs=line)
             drawn += [made.scatter_, made.line_]
             axes.set_xlabel(f"predicted {name}")

@@ -402,9 +402,16 @@ class LiftedDisplay(style.Display):
             for x, y, z in zip(across, up, top, strict=True) if few else ():  # a stem from the floor
                 ax.plot([x, x], [y, y], [floor, z], color=colour, linewidth=1, alpha=0.6)
         if self.after.verdict is Verdict.SEPARATED:
-            self.plane_ = self._draw_plane(ax)
-            normal = self.after.model.weight[0, :2] * (self.X.amax(0) - self.X.amin(0))  # type: ignore[attr-defined]
+            weight, bias = self.after.model.weight[0], self.after.model.bias[0]  # type: ignore[attr-defined]  # linear
+            normal = weight[:2] * (self.X.amax(0) - self.X.amin(0))
             ax.view_init(12, math.degrees(math.atan2(normal[1], normal[0])) - 90)  # nearly along the plane
+            if float(weight[2].abs()) >= 1e-9 * float(weight.abs().max()):  # else the plane stands upright
+                across, up = torch.meshgrid(*axes_around(self.X, 40, 0.1), indexing="ij")
+                surface = -(weight[0] * across + weight[1] * up + bias) / weight[2]
+                room = 0.25 * (self.height.max() - self.height.min()) + 1e-9
+                outside = (surface < self.height.min() - room) | (surface > self.height.max() + room)
+                drawn = across.numpy(), up.numpy(), surface.masked_fill(outside, math.nan).numpy()
+                self.plane_ = ax.plot_surface(*drawn, color="#999999", alpha=0.45, linewidth=0)
         name = style.shortened(self.name, 20)
         ax.set(xlabel="x₁", ylabel="x₂", zlabel=name)
         ax.locator_params(nbins=3)
@@ -414,18 +421,6 @@ class LiftedDisplay(style.Display):
         ax.zaxis.labelpad = max(-1.0, 2.0 * (widest - 3))  # beyond the numbers
         ax.set_box_aspect(None, zoom=0.9 if widest < 5 else 0.8)  # the upright axis's label stays within the panel
         ax.set_title(f"after, with {name}\n{_outcome(self.after, 'plane')}", fontsize=10)
-
-    def _draw_plane(self, ax: Any) -> Any:
-        """Draw the part of the separating plane within the picture; ``None`` if it stands upright."""
-        weight, bias = self.after.model.weight[0], self.after.model.bias[0]  # type: ignore[attr-defined]  # linear
-        if float(weight[2].abs()) < 1e-9 * float(weight.abs().max()):
-            return None
-        across, up = torch.meshgrid(*axes_around(self.X, 40, 0.1), indexing="ij")
-        surface = -(weight[0] * across + weight[1] * up + bias) / weight[2]
-        low, high = self.height.min(), self.height.max()
-        room = 0.25 * (high - low) + 1e-9
-        values = surface.masked_fill((surface < low - room) | (surface > high + room), float("nan")).numpy()
-        return ax.plot_surface(across.numpy(), up.numpy(), values, color="#999999", alpha=0.45, linewidth=0)
 
 
 def _best(X: Tensor, y: Tensor, epochs: int) -> RuleResult:

@@ -7,7 +7,7 @@ axes as ``ax``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,7 @@ class Display:
 
     ax_: Any
     figure_: AnyFigure
+    _draw: Callable[[bool], None]  # on ``ax_``, in a figure of our own or the user's
     _own = False
     _size = (6.0, 4.0)  # inches of 100 dots
 
@@ -73,10 +74,6 @@ class Display:
 
     def _place(self, ax: Any) -> Place:
         return canvas(ax, self._size)
-
-    def _draw(self, own: bool) -> None:
-        """Draw on ``ax_``, in a figure of our own or the user's."""
-        raise NotImplementedError
 
 
 def class_colours(count: int) -> list[str]:

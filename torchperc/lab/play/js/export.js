@@ -93,16 +93,11 @@ async function copyText(text, done, otherwise) {
   }
 }
 
-function download(name, blob) {
-  const address = URL.createObjectURL(blob);
+function download(name, content, type) {
+  const address = URL.createObjectURL(new Blob([content], {type}));
   el("a", {href: address, download: name}).click();
   setTimeout(() => URL.revokeObjectURL(address), 1000);
   notice(t("saved", {name}));
-}
-
-function saveLog(store) {
-  if (!store.log) return notice(ruleProblem(store), "warning");
-  download("mistake-log.json", new Blob([JSON.stringify(logToJson(store.log))], {type: "application/json"}));
 }
 
 function csvText(data) {
@@ -189,7 +184,7 @@ async function savePicture({id, planes}) {
   context.fillStyle = getComputedStyle(document.body).backgroundColor;
   context.fillRect(0, 0, canvas.width, canvas.height);
   images.forEach((image, k) => context.drawImage(image, gap + k * (side + gap), gap, side, side));
-  canvas.toBlob((blob) => download(`torchperc-${id}.png`, blob), "image/png");
+  canvas.toBlob((blob) => download(`torchperc-${id}.png`, blob, "image/png"), "image/png");
 }
 
 // An <svg> as an image, with the style sheet of the page in it.

@@ -102,7 +102,7 @@ function pocketIndex(log) {
     return errors.indexOf(errors.reduce((least, count) => Math.min(least, count), Infinity));
   }
   const runs = survivals(log).map((count, t) => (t ? count - 1 : count)); // without the sample that a state learned from
-  let [pocket, run, fewest] = [0, 0, log.data.points.length];
+  let [pocket, run, fewest] = isZeroStart(log.start) ? [0, 0, log.data.points.length] : [0, -1, Infinity]; // a good start stays
   forEachState(log, (state, t) => {
     if (runs[t] <= run) return;
     const errors = errorsOf(log.data, state);
@@ -142,7 +142,9 @@ function bestBrackets(log) {
     return log.projection.brackets.map(([lower, upper]) => ({lower: lower ?? -Infinity, upper: upper ?? Infinity}));
   }
   return keptFor(log, "brackets", () => {
-    const [best, corners] = [[], cornersOf(log.data)]; // the least slack is that of a corner of a hull
+    const [best, {points, labels, classes}] = [[], log.data];
+    const chosen = hullsOf(log.data, wholePoints(points).whole).flat(); // the least slack is that of a corner of a hull
+    const corners = {points: chosen.map((i) => points[i]), labels: chosen.map((i) => labels[i]), classes};
     let [lower, upper, total] = [-Infinity, Infinity, 0];
     forEachState(log, (state, t) => {
       if (t) total += Math.abs(log.coef[t - 1]);

@@ -8,7 +8,12 @@ function startPage() {
   const store = new Store(startState(fragment));
   page.store = store;
   document.documentElement.dataset.theme = (fragment.theme ?? (dark.matches ? "dark" : "light")) === "dark" ? "dark" : "light";
-  if (CONTENT.recorded && !fragment.state) startRecorded(store);
+  if (CONTENT.recorded && !fragment.state) { // a log that Python recorded is shown as it is, until something is edited
+    const log = logFromJson(CONTENT.recorded);
+    log.data = {...log.data, ...picked(CONTENT.start.data ?? {}, ["names", "classNames"])};
+    store.recording = log;
+    store.state = {...store.state, data: log.data, conventions: {...log.conventions, start: log.start}, recorded: true, preset: null};
+  }
   buildPage(store);
   store.on((_, changes) => updatePage(changes));
   document.addEventListener("keydown", (event) => { if (useKey(event, store)) event.preventDefault(); });
@@ -32,14 +37,6 @@ function startState(fragment) {
   };
 }
 
-// A log that Python recorded is shown as it is, until something is edited.
-function startRecorded(store) {
-  const log = logFromJson(CONTENT.recorded);
-  log.data = {...log.data, ...picked(CONTENT.start.data ?? {}, ["names", "classNames"])};
-  store.recording = log;
-  store.state = {...store.state, data: log.data, conventions: {...log.conventions, start: log.start}, recorded: true, preset: null};
-}
-
 function openView() {
   return VIEWS.find(({id}) => id === page.store.view);
 }
@@ -49,21 +46,17 @@ function buildPage(store) {
   page.panels = Object.fromEntries(VIEWS.map(({id}) => [id, el("div", {
     class: "view", role: "tabpanel", id: `view-${id}`, "aria-labelledby": `tab-${id}`, hidden: true,
   })]));
+  const {dataset} = document.documentElement;
+  const theme = iconButton("theme", "◐", t("theme"), () => chooseTheme(dataset.theme === "dark" ? "light" : "dark"));
+  const titles = el("div", {}, el("h1", {}, CONTENT.title), el("p", {class: "subtitle"}, t("subtitle")));
   document.getElementById("app").append(
     button("skip", t("skip"), () => document.querySelector(".view:not([hidden]) :is(.transport button, #proof-text)").focus(), {class: "skip"}),
-    pageHeader(), tabList(store), page.tools.element,
+    el("header", {}, titles, div("group", theme, iconButton("help", "?", t("help"), openHelp))), tabList(store), page.tools.element,
     el("main", {}, ...Object.values(page.panels)),
     el("p", {id: "notice", class: "notice", role: "status"}),
     el("p", {id: "live", class: "hidden", "aria-live": "polite"}),
   );
   updatePage(new Set(["view", "data"]));
-}
-
-function pageHeader() {
-  const {dataset} = document.documentElement;
-  const theme = iconButton("theme", "◐", t("theme"), () => chooseTheme(dataset.theme === "dark" ? "light" : "dark"));
-  const titles = el("div", {}, el("h1", {}, CONTENT.title), el("p", {class: "subtitle"}, t("subtitle")));
-  return el("header", {}, titles, div("group", theme, iconButton("help", "?", t("help"), openHelp)));
 }
 
 function chooseTheme(name) {
@@ -109,21 +102,30 @@ function updatePage(changes) {
 function toolBar(store) {
   const classes = el("div", {class: "segments", role: "group", "aria-label": t("tools.class")});
   const modes = ["add", "delete"].map((mode) => button(`mode-${mode}`, t(`tools.${mode}`), () => store.set({mode})));
-  const preset = selectField("preset", t("tools.preset"), presetOptions(), (id) => choosePreset(store, id));
+  const groups = Object.entries(Object.groupBy(CONTENT.presets, ({group}) => group));
+  const examples = groups.map(([group, presets]) => ({group, options: presets.map(({id, name}) => [id, name])}));
+  const preset = selectField("preset", t("tools.preset"), [["", t("tools.own")], ...examples], (id) => choosePreset(store, id));
   const undo = iconButton("undo", "↶", t("tools.undo"), () => store.undo());
   const redo = iconButton("redo", "↷", t("tools.redo"), () => store.redo());
   const more = iconButton("more-classes", t("tools.more"), t("tools.moreClasses"), () => changeClasses(store, 1));
   const fewer = iconButton("fewer-classes", t("tools.fewer"), t("tools.fewerClasses"), () => changeClasses(store, -1));
   const about = el("p", {class: "about", id: "about"});
   const field = (key, part) => div("field", el("span", {}, t(key)), part);
+  const clear = button("clear", t("tools.clear"), () => {
+    player.stop();
+    store.set({data: {...store.data, points: [], labels: []}, preset: null, cursor: 0, secondCursor: 0});
+  });
   const csv = button("csv", t("tools.csv"), () => openCsv(store), {title: t("tools.csvWhy")});
   const python = button("copy-python", t("tools.copyPython"), () => givePython(store));
-  const link = CONTENT.widget ? null : button("copy-link", t("tools.copyLink"), () => giveLink(store));
+  const link = CONTENT.widget ? null : button("copy-link", t("tools.copyLink"), () => {
+    const address = `${location.href.split("#")[0]}#${store.toFragment()}`;
+    copyText(address, t("copied.link"), () => textDialog("link", t("link.title"), address));
+  });
   preset.field.classList.add("examples");
   const row = div(
     "tool-row", preset.field, field("tools.class", div("group", classes, fewer, more)),
     field("tools.mode", el("div", {class: "segments", role: "group", "aria-label": t("tools.mode")}, ...modes)),
-    div("group", undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), csv),
+    div("group", undo, redo, clear, csv),
     div("group end", python, link, saveMenu(store)),
   );
   const element = el("section", {class: "tools", "aria-label": t("tools.label")}, row, about);
@@ -156,11 +158,6 @@ function showClasses(place, store) {
   [...place.children].forEach((child, k) => child.setAttribute("aria-pressed", String(k === pen)));
 }
 
-function presetOptions() {
-  const groups = Object.entries(Object.groupBy(CONTENT.presets, ({group}) => group));
-  return [["", t("tools.own")], ...groups.map(([group, presets]) => ({group, options: presets.map(({id, name}) => [id, name])}))];
-}
-
 // Conventions that came with the last example, and were not changed since, go with it.
 function choosePreset(store, id) {
   if (!id) return;
@@ -178,11 +175,6 @@ function changeClasses(store, by) {
     data: {...data, classes, points: data.points.filter(kept), labels: data.labels.filter(kept)},
     preset: null, ...(by > 0 ? {pen: classes - 1} : {}),
   });
-}
-
-function clearPoints(store) {
-  player.stop();
-  store.set({data: {...store.data, points: [], labels: []}, preset: null, cursor: 0, secondCursor: 0});
 }
 
 // How many points there are, whether sums are exact, what the example is about.
@@ -208,7 +200,11 @@ function isExact({points}, {lr, margin, start}) {
 }
 
 function saveMenu(store) {
-  const works = {log: () => saveLog(store), points: () => download("points.csv", new Blob([csvText(store.data)], {type: "text/csv"})), picture: () => savePicture(openView())};
+  const works = {
+    log: () => (store.log ? download("mistake-log.json", JSON.stringify(logToJson(store.log)), "application/json") : notice(ruleProblem(store), "warning")),
+    points: () => download("points.csv", csvText(store.data), "text/csv"),
+    picture: () => savePicture(openView()),
+  };
   const entries = Object.entries(works).map(([name, work]) => button(`save-${name}`, t(`tools.save.${name}`), work));
   const summary = el("summary", {id: "save", "data-test": "save"}, t("tools.save"));
   const menu = el("details", {class: "menu"}, summary, div("menu-items", ...entries));
@@ -242,11 +238,6 @@ function givePython(store) {
   const text = openView().python?.(store) ?? pythonScript(store);
   textDialog("python", t("python.title"), text);
   copyText(text, t("copied.python"), () => notice(t("copied.not"), "warning"));
-}
-
-function giveLink(store) {
-  const link = `${location.href.split("#")[0]}#${store.toFragment()}`;
-  copyText(link, t("copied.link"), () => textDialog("link", t("link.title"), link));
 }
 
 function openCsv(store) {

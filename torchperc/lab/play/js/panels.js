@@ -1,14 +1,13 @@
 // What the views of the rule are made of: the step written out, shapes, conventions, the result, the table of the log.
 function stepCard(log, t0) {
-  if (t0 === 0) return startCard(log);
+  const card = (title, ...parts) => div("step", el("h3", {class: "step-title"}, ...title), ...parts);
+  if (t0 === 0) {
+    const words = isZeroStart(log.start) ? t("step.startZero") : t("step.startText", {weights: weightsText(log.start)});
+    return card([t("step.start")], el("p", {}, words), ...ruleInWords(log));
+  }
   const where = t("step.where", {epoch: epochOf(log, t0 - 1) + 1, sample: log.index[t0 - 1]});
-  const title = el("h3", {class: "step-title"}, t("step.title", {t: t0, total: log.index.length}), el("small", {}, where));
-  return div("step", title, definitions("formulas", stepRows(log, t0 - 1)));
-}
-
-function startCard(log) {
-  const words = isZeroStart(log.start) ? t("step.startZero") : t("step.startText", {weights: weightsText(log.start)});
-  return div("step", el("h3", {class: "step-title"}, t("step.start")), el("p", {}, words), ...ruleInWords(log));
+  const title = [t("step.title", {t: t0, total: log.index.length}), el("small", {}, where)];
+  return card(title, definitions("formulas", stepRows(log, t0 - 1)));
 }
 
 function ruleInWords({classes, conventions: {tie, biasStep, margin}}) {
@@ -140,12 +139,6 @@ function weightArrow({weight, bias}, k, unit, frame, css) {
 function overlayOf(log, name) {
   const models = {averaged, pocket: () => stateAt(log, pocketIndex(log)), voted};
   return keptFor(log, name, () => models[name](log));
-}
-
-// What the vote decides on a grid over the plane: fewer places for long runs.
-function votedRaster(log, frame) {
-  const cells = Math.max(24, Math.min(120, Math.round(Math.sqrt(1e7 / (log.index.length + 1)))));
-  return keptFor(log, `votes ${JSON.stringify(frame)}`, () => gridOf(frame, cells, overlayOf(log, "voted")).values);
 }
 
 // How many samples a model decides wrongly; null where counting all votes would take too long.

@@ -306,8 +306,8 @@ class Plane {
     const focused = this.marks.indexOf(document.activeElement);
     this.shown = {data, size, frame};
     this.marks = data.points.map((point, index) => {
-      const label = data.labels[index];
-      const sign = data.classes === 2 && radius > 6 ? signPath(label, radius) : "";
+      const [label, half] = [data.labels[index], radius / 2];
+      const sign = data.classes === 2 && radius > 6 ? `M ${-half} 0 H ${half}` + (label === 1 ? ` M 0 ${-half} V ${half}` : "") : ""; // − or +
       const words = {number: index, label: className(data, label), x: num(point[0]), y: num(point[1])};
       return svgEl(
         "g", {
@@ -436,10 +436,4 @@ function markerPath(label, r) {
     `M 0 ${-r * 1.15} L ${r * 1.1} ${r * 0.85} H ${-r * 1.1} Z`,
     `M 0 ${r * 1.15} L ${r * 1.1} ${-r * 0.85} H ${-r * 1.1} Z`,
   ][label];
-}
-
-// − or + on the markers of two classes.
-function signPath(label, r) {
-  const k = r * 0.5;
-  return `M ${-k} 0 H ${k}` + (label === 1 ? ` M 0 ${-k} V ${k}` : "");
 }

@@ -113,12 +113,6 @@ function hullsOf(data, whole) {
   return everyNumber(data.classes).map((k) => hullOf(whole, everyNumber(whole.length).filter((i) => data.labels[i] === k)));
 }
 
-// The samples at the corners of the classes' hulls, as a data set: a line has a class on one side if it has these.
-function cornersOf(data) {
-  const chosen = hullsOf(data, wholePoints(data.points).whole).flat();
-  return {points: chosen.map((i) => data.points[i]), labels: chosen.map((i) => data.labels[i]), classes: data.classes};
-}
-
 // A line with every point on its side or on itself, and not all on itself; null if there is none. Such a line can be
 // turned until a side of a hull lies on it; if all points are on one line, it stands at right angles to a side.
 function weakLine(data) {

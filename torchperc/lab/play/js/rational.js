@@ -51,7 +51,8 @@ class Rational {
 
   toNumber() {
     // a quotient of at least 64 bits, whose last bit says whether anything is left: rounded once, by Number
-    const shift = 64 + bitLength(this.denominator) - bitLength(this.numerator);
+    const digits = (value) => value.toString(16).replace("-", "").length; // of four bits
+    const shift = 64 + 4 * (digits(this.denominator) - digits(this.numerator));
     const top = this.numerator << BigInt(Math.max(0, shift));
     const below = this.denominator << BigInt(Math.max(0, -shift));
     const quotient = top / below;
@@ -77,9 +78,4 @@ function greatestDivisor(a, b) {
 
 function signOfWhole(value) {
   return value > 0n ? 1 : value < 0n ? -1 : 0;
-}
-
-// How many binary digits a whole number has, to within three.
-function bitLength(value) {
-  return 4 * (value < 0n ? -value : value).toString(16).length;
 }

@@ -31,9 +31,10 @@ function allows(kind, value) {
 function runRule(data, given) {
   const conventions = completeConventions(data, given);
   const {start, lr, biasStep, margin, seed} = conventions;
+  const radius = data.points.reduce((most, [x1, x2]) => Math.max(most, x1 * x1 + x2 * x2), 0); // squared
   const log = {
     data, conventions, start, classes: data.classes === 2 ? null : data.classes,
-    biasScale: {unit: 1, none: 0, radius: squaredRadius(data.points)}[biasStep], scale: isZeroStart(start) ? lr : 1,
+    biasScale: {unit: 1, none: 0, radius}[biasStep], scale: isZeroStart(start) ? lr : 1,
     index: [], step: [], coef: [], wrong: [], scores: [], steps: 0, epochEnds: [], verdict: null, cycle: null,
   };
   const run = {
@@ -145,11 +146,6 @@ function signOfClass(label) {
   return 2 * label - 1;
 }
 
-// max ‖x‖²; 0 without points.
-function squaredRadius(points) {
-  return points.reduce((most, [x1, x2]) => Math.max(most, x1 * x1 + x2 * x2), 0);
-}
-
 function scoreAt({weight, bias}, x, row) {
   return weight[row][0] * x[0] + weight[row][1] * x[1] + bias[row];
 }
@@ -186,12 +182,8 @@ function compareGap(state, x, own, other, limit = 0) {
   const gap = two ? signOfClass(own) * scoreAt(state, x, 0) : scoreAt(state, x, own) - scoreAt(state, x, other);
   const rounding = roundingOf(state, Math.max(Math.abs(x[0]), Math.abs(x[1])));
   if (rounding === 0 || Math.abs(gap - limit) > rounding + limit * ROUNDING) return Math.sign(gap - limit);
-  const exact = two ? exactScore(state, x, 0).times(signOfClass(own)) : exactScore(state, x, own).minus(exactScore(state, x, other));
-  return exact.compare(limit);
-}
-
-function exactScore({weight, bias}, x, row) {
-  return x.reduce((sum, value, j) => sum.plus(Rational.of(value).times(weight[row][j])), Rational.of(bias[row]));
+  const exact = (row) => x.reduce((sum, value, j) => sum.plus(Rational.of(value).times(state.weight[row][j])), Rational.of(state.bias[row]));
+  return (two ? exact(0).times(signOfClass(own)) : exact(own).minus(exact(other))).compare(limit);
 }
 
 // How many samples a state decides wrongly.

@@ -226,54 +226,45 @@ function descentCard(data, path, at) {
   }
   const {batch, gradient} = path.moves[at - 1];
   const epoch = Math.floor((at - 1) / stepsPerEpoch(path.settings, path.samples.points.length)) + 1;
-  const rows = [...(batch.length === 1 ? sampleRows(data, path, at - 1) : batchRows(path, at - 1)), updateRow(path, at - 1)];
+  const rows = descentRows(data, path, at - 1);
   const zero = gradientNorm(gradient) === 0 ? remark(t("gradient.zero")) : null;
   return div("step", title(t("gradient.stepTitle", {t: at}), t("gradient.epoch", {epoch})), definitions("formulas", rows), zero);
 }
 
 const LOSS_FORMULAS = {perceptron: "max(0, −y·s)", lms: "½(y − s)²", logistic: "log(1 + exp(−y·s))"};
 
-// The loss of one sample with its numbers in place of y and s.
-function lossTerms(head, score, sign) {
-  if (head === "lms") return `½(${num(sign)} − ${factor(score)})²`;
-  return LOSS_FORMULAS[head].replace("−y·s", `−(${signed(sign)})·${factor(score)}`);
-}
-
-function sampleRows(data, {samples, settings: {head, tie}, states, moves}, t0) {
-  const {batch: [i], gradient} = moves[t0];
-  const [x, sign, {weight, bias}] = [samples.points[i], samples.signs[i], states[t0]];
-  const score = netScore(states[t0], x);
+// One step in formulas: of a single sample with its numbers in place of x, y and s, else of the mean over the batch.
+function descentRows(data, {samples, settings: {head, tie, ...settings}, states, moves}, t0) {
+  const [{batch, gradient}, before, after, lr] = [moves[t0], states[t0], states[t0 + 1], num(settings.lr)];
+  const slopes = `ℓ′(s) = ${t(`descent.slope.${head}`)}`;
+  const summed = (words) => [t("gradient.gradient"), line(words, strong(vector([...gradient.weight, gradient.bias], short)))];
+  const weights = `w ← w − η·∇ = ${vector(before.weight, short)} − ${lr}·${vector(gradient.weight, short)} = `;
+  const bias = `b ← b − η·∂L/∂b = ${short(before.bias)} − ${lr}·${factor(gradient.bias, short)} = `;
+  const update = [t("gradient.update"), line(weights, strong(vector(after.weight, short))), line(bias, strong(short(after.bias)))];
+  if (batch.length > 1) {
+    const whole = batch.length === samples.points.length;
+    return [
+      [t("gradient.samples"), whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).join(", ")],
+      [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[head]}), strong(short(gradient.loss, 5)))],
+      [t("gradient.slope"), line(slopes)], summed(`∇L = 1/${batch.length} Σ ℓ′(s)·(x₁, x₂, 1) = `), update,
+    ];
+  }
+  const [i] = batch;
+  const [x, sign] = [samples.points[i], samples.signs[i]];
+  const score = netScore(before, x);
   const slope = sampleSlope(head, score, sign, tie);
   const kink = head === "perceptron" && score === 0 ? ` (${t("gradient.atKink", {tie})})` : "";
   const label = data.classes === 2 ? "" : ` (${className(data, data.labels[i])})`;
+  const terms = head === "lms" ? `½(${num(sign)} − ${factor(score)})²`
+    : LOSS_FORMULAS[head].replace("−y·s", `−(${signed(sign)})·${factor(score)}`);
   const loss = strong(short(sampleLoss(head, score, sign), 5));
-  const sum = `ℓ′(s)·(x₁, x₂, 1) = ${factor(slope, short)}·${vector([...x, 1])} = `;
   return [
     [t("step.sample"), line(`${i}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
-    [t("gradient.score"), scoreLine("s = w·x + b", weight, bias, x, score)],
-    [t("gradient.loss"), line(`ℓ = ${LOSS_FORMULAS[head]} = ${lossTerms(head, score, sign)} = `, loss)],
-    [t("gradient.slope"), line(`ℓ′(s) = ${t(`descent.slope.${head}`)} = `, strong(short(slope, 5)), kink)],
-    [t("gradient.gradient"), line(sum, strong(vector([...gradient.weight, gradient.bias], short)))],
+    [t("gradient.score"), scoreLine("s = w·x + b", before.weight, before.bias, x, score)],
+    [t("gradient.loss"), line(`ℓ = ${LOSS_FORMULAS[head]} = ${terms} = `, loss)],
+    [t("gradient.slope"), line(`${slopes} = `, strong(short(slope, 5)), kink)],
+    summed(`ℓ′(s)·(x₁, x₂, 1) = ${factor(slope, short)}·${vector([...x, 1])} = `), update,
   ];
-}
-
-function batchRows({samples, settings: {head}, moves}, t0) {
-  const {batch, gradient} = moves[t0];
-  const whole = batch.length === samples.points.length;
-  const sum = `∇L = 1/${batch.length} Σ ℓ′(s)·(x₁, x₂, 1) = `;
-  return [
-    [t("gradient.samples"), whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).join(", ")],
-    [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[head]}), strong(short(gradient.loss, 5)))],
-    [t("gradient.slope"), line(`ℓ′(s) = ${t(`descent.slope.${head}`)}`)],
-    [t("gradient.gradient"), line(sum, strong(vector([...gradient.weight, gradient.bias], short)))],
-  ];
-}
-
-function updateRow({settings, states, moves}, t0) {
-  const [before, after, {gradient}, lr] = [states[t0], states[t0 + 1], moves[t0], num(settings.lr)];
-  const weights = `w ← w − η·∇ = ${vector(before.weight, short)} − ${lr}·${vector(gradient.weight, short)} = `;
-  const bias = `b ← b − η·∂L/∂b = ${short(before.bias)} − ${lr}·${factor(gradient.bias, short)} = `;
-  return [t("gradient.update"), line(weights, strong(vector(after.weight, short))), line(bias, strong(short(after.bias)))];
 }
 
 VIEWS.push(gradientView);

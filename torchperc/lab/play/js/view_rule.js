@@ -23,7 +23,11 @@ const ruleView = {
     element.append(div("split flowing", div("column", left, ...below), right));
     this.plane = new Plane(left, store, {id: "rule-plane", label: t("plane.label")});
     this.planes = [this.plane];
-    left.append(this.transport.element, ruleLegend(), this._overlays(store));
+    const legend = div("legend", ...legendEntries({
+      "legend.now": lineSwatch("line now"), "legend.before": lineSwatch("line before"), "legend.weight": arrowSwatch(),
+      "legend.mistake": shapeSwatch("circle", {class: "ring mistake", r: 6}),
+    }));
+    left.append(this.transport.element, legend, this._overlays(store));
     this.previous = store.log;
   },
 
@@ -53,8 +57,10 @@ const ruleView = {
     const {frame} = this.plane;
     const shapes = ruleShapes(log, store.cursor, frame, {shade: !overlays.voted});
     if (overlays.voted && !store.dragging) {
-      const colours = classColours();
-      shapes.below.unshift(rasterShape(votedRaster(log, frame), (label) => colours[label], "raster voted"));
+      const [colours, vote] = [classColours(), overlayOf(log, "voted")];
+      const cells = Math.max(24, Math.min(120, Math.round(Math.sqrt(1e7 / (log.index.length + 1))))); // fewer for long runs
+      const votes = keptFor(log, `votes ${JSON.stringify(frame)}`, () => gridOf(frame, cells, vote).values);
+      shapes.below.unshift(rasterShape(votes, (label) => colours[label], "raster voted"));
     }
     for (const name of ["averaged", "pocket"]) {
       if (overlays[name]) shapes.below.push(...boundaryShapes(overlayOf(log, name), name));
@@ -101,13 +107,6 @@ const ruleView = {
     this.previous = log;
   },
 };
-
-function ruleLegend() {
-  return div("legend", ...legendEntries({
-    "legend.now": lineSwatch("line now"), "legend.before": lineSwatch("line before"), "legend.weight": arrowSwatch(),
-    "legend.mistake": shapeSwatch("circle", {class: "ring mistake", r: 6}),
-  }));
-}
 
 // A bias step of 0 learns only lines through the origin: others may separate, which the bracket and the bound ignore.
 function bracketParts(log, cursor, bound) {

@@ -125,7 +125,10 @@ const twolayerView = {
     const weight = axes.map((k) => net.weight[k]);
     const output = hidden === 2
       ? [...signRegions(store.data, this.kept.positive, weight, net.bias, frame), lineShape(weight, net.bias, "now")] : [];
-    this.other.draw({below: [...output, mappedGrid(this.plane.frame, map)], above: numberShapes(this.mapped.points, frame)});
+    const {x, y} = this.plane.frame; // the lines of its grid as the hidden layer maps them
+    const upright = tickValues(x).map((value) => gridAxis(y, 40).map((up) => map([value, up])));
+    const level = tickValues(y).map((value) => gridAxis(x, 40).map((across) => map([across, value])));
+    this.other.draw({below: [...output, pathShape([...upright, ...level], "mapped")], above: numberShapes(this.mapped.points, frame)});
     const line = hidden === 2 && lineSwatch("line now");
     this.hiddenKey.replaceChildren(...legendEntries({"net.key.output": line, "net.key.grid": lineSwatch("mapped")}));
     this.hiddenText.replaceChildren(remark(t(hidden === 2 ? "net.two" : "net.more", {count: hidden})));
@@ -176,13 +179,6 @@ function numberShapes(points, {x}) {
     const numbers = everyNumber(points.length).filter((k) => near(point, points[k]));
     return numbers[0] < i ? [] : [markShape(point, "text", {class: "number", y: -15}, numbers.join(", "))];
   });
-}
-
-// The lines of the input plane's grid as the hidden layer maps them.
-function mappedGrid({x, y}, map) {
-  const upright = tickValues(x).map((value) => gridAxis(y, 40).map((up) => map([value, up])));
-  const level = tickValues(y).map((value) => gridAxis(x, 40).map((across) => map([across, value])));
-  return pathShape([...upright, ...level], "mapped");
 }
 
 function weightsTable({hidden, weight, bias}) {
