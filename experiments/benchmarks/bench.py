@@ -19,7 +19,7 @@ from benchmarks.tag_cases import BROWN
 from benchmarks.tagged import checked
 from benchmarks.timing import Row, measure
 from torchperc._checks import check_choice
-from torchperc.cli import output
+from torchperc.cli.output import output_folder
 from torchperc.reports.text import visible
 
 _ROUNDS = 5
@@ -57,7 +57,9 @@ def _run(arguments: argparse.Namespace) -> None:
     names, rounds, out = _options(arguments)
     if arguments.brown is not None:
         BROWN[:] = [checked(arguments.brown)]
-    console = output.open_console(width=160)
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(console.width, 160)
     rows, absent = _measure(names, rounds, arguments, console)
     files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)
     for line in summary(rows, absent):
@@ -74,7 +76,7 @@ def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     if rounds < least:
         remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
         raise ValueError(f"--rounds {rounds} must be at least {least}{remedy}")
-    return names, rounds, output.output_folder(arguments.out)
+    return names, rounds, output_folder(arguments.out)
 
 
 def _measure(

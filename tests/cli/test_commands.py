@@ -14,7 +14,7 @@ from torchperc.lab import demo
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 def test_demo(call, tmp_path, monkeypatch, unpainted):
     runs = demo._runs()
-    assert runs["XOR, two layers"].epochs == 200  # which test_configs.py goes to the end of; 70 do as well
+    assert runs["XOR, two layers"].epochs == 200  # of which 70 do as well
     short = {name: run._replace(epochs=min(run.epochs, 70)) for name, run in runs.items()}
     monkeypatch.setattr(demo, "_runs", lambda: short)
     monkeypatch.chdir(tmp_path)

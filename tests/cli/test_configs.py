@@ -59,7 +59,7 @@ def test_and_by_rule_and_by_gradient(call, tmp_path):
         assert linear.weight.tolist() == [[3, 2]]
         assert linear.bias.tolist() == [-4]
         if name == "and-rule":
-            assert "SEPARATED after 9 epochs and 18 mistakes" in " ".join(out.replace("│", " ").split())
+            assert "SEPARATED after 9 epochs and 18 mistakes" in " ".join(out.split())
 
 
 def test_optimizer_and_scheduler_come_from_the_config(call, tmp_path):
@@ -74,14 +74,6 @@ def test_optimizer_and_scheduler_come_from_the_config(call, tmp_path):
     code, _, err = call("fit", *words, "--trainer.max_epochs", 5)
     assert (code, err) == (0, "")
     assert "class_path: torch.optim.Adam" in (tmp_path / "run/config.yaml").read_text()
-
-
-@pytest.mark.slow
-def test_xor_by_two_layers(call, tmp_path):
-    config = CONFIGS / "experiment/xor-mlp.yaml"
-    code, out, _ = call("fit", "--config", config, "--out", tmp_path / "run", *QUIET)
-    assert code == 0
-    assert "│ error/train │ 0 │" in " ".join(out.split())
 
 
 def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
@@ -104,9 +96,8 @@ def test_a_regression_stops_by_epsilon_and_predicts_in_its_own_units(call, tmp_p
     words = ("--config", CONFIGS / "experiment/diabetes-regression.yaml", "--out", tmp_path / "run", *QUIET)
     code, out, err = call("fit", *words)
     assert (code, err) == (0, "")
-    figures = dict(line.strip("│ ").split("│") for line in out.splitlines() if line.startswith("│"))
-    figures = {name.strip(): float(value) for name, value in figures.items()}
-    assert 10 < figures["epochs"] < 2000
+    figures = dict(line.rsplit(maxsplit=1) for line in out.splitlines()[2:-2])
+    assert 10 < int(figures["epochs"]) < 2000
     code, _, _ = call("predict", *words, "--ckpt_path", tmp_path / "run/last.ckpt")
     assert code == 0
     head, *lines = (tmp_path / "run/predictions.csv").read_text().split()
@@ -114,7 +105,7 @@ def test_a_regression_stops_by_epsilon_and_predicts_in_its_own_units(call, tmp_p
     data = tp.lightning.TabularDataModule("diabetes")
     held = data.indices[1]
     error = torch.tensor([float(line) for line in lines], dtype=torch.float64)[held] - data.dataset.y[held]
-    assert figures["rmse/val"] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-4)
+    assert float(figures["rmse/val"]) == pytest.approx(float(error.square().mean().sqrt()), rel=1e-4)
 
 
 def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):

@@ -18,7 +18,7 @@ from torchperc import learn
 from torchperc._checks import ParameterError
 from torchperc._files import locked_folder
 from torchperc.cli import main
-from torchperc.learn import candidates
+from torchperc.learn import candidates, results
 from torchperc.learn import learn as learning
 from torchperc.learn.apply import apply
 
@@ -159,16 +159,16 @@ def test_a_run_is_replaced_only_if_asked(tmp_path, run, unpainted):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("when", ["rule", "writing"])
-def test_a_run_broken_off_leaves_nothing(tmp_path, when, unpainted):
+@pytest.mark.parametrize(("module", "name"), [(candidates, "_step"), (results, "baseline")])
+def test_a_run_broken_off_says_so_and_leaves_nothing(tmp_path, run, monkeypatch, module, name):
     people(tmp_path / "a.csv")
 
-    def stop(what):
-        if what == when:
-            raise KeyboardInterrupt
+    def stop(*_):
+        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=2, watch=stop)
+    monkeypatch.setattr(module, name, stop)
+    _, err = run("learn", tmp_path / "a.csv", "--out", tmp_path / "run", "--epochs", 2, code=130)
+    assert err.splitlines()[-1] == "torchperc: interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
@@ -272,14 +272,6 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     assert table.label.tolist() == [int(label) for label in np.where(table.score >= 0, 1, -1)]
 
 
-def test_errors_of_the_library_are_told_in_options(tmp_path, run):
-    people(tmp_path / "a.csv", gaps=2)
-    assert "--missing drop drops them, --missing mean imputes" in run("learn", tmp_path / "a.csv", code=2)[1]
-    (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))
-    assert "(--ignore id)" in run("separable", tmp_path / "ids.csv", code=2)[1]
-    run("separable", tmp_path / "ids.csv", "--ignore", "id")
-
-
 def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tmp_path, run):
     people(tmp_path / "a b.csv", rows=60)
     pd.read_csv(tmp_path / "a b.csv").to_csv(tmp_path / "semi.csv", sep=";", index=False)
@@ -302,18 +294,6 @@ def test_a_run_of_an_earlier_version_is_refused_in_one_line(learned, tmp_path, r
     _, err = run("report", tmp_path, code=2)
     assert "results.json is not what this `torchperc learn` writes" in err
     assert err.count("\n") == 1
-
-
-def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch):
-    people(tmp_path / "a.csv")
-
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(candidates, "_step", stop)
-    _, err = run("learn", tmp_path / "a.csv", "--out", tmp_path / "run", code=130)
-    assert err.splitlines()[-1] == "torchperc: interrupted"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys, unpainted):
@@ -409,11 +389,6 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypat
     assert r"low\x1b]0;title\x07\x1b[2J" in seen[0]
 
 
-def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, run):
-    (tmp_path / "new.csv").write_text("age,income,colour\n")
-    assert run("apply", learned[2].folder, tmp_path / "new.csv")[0] == "label,score\n"
-
-
 def test_frames_are_encoded_by_the_names_of_their_columns(learned):
     frame, path, found = learned
     table = tp.data.read(path)
@@ -429,15 +404,6 @@ def test_frames_are_encoded_by_the_names_of_their_columns(learned):
     assert torch.equal(plain.scores(numbers[["b", "a"]]), plain.scores(numbers.to_numpy()))
     with pytest.raises(ValueError, match="look at 'b'"):
         plain.scores(numbers[["a"]])
-
-
-def test_apply_from_python(learned, tmp_path):
-    _, path, found = learned
-    applied = apply(found.model, path, tmp_path / "labels.csv")
-    assert (applied.rows, applied.known, applied.ignored, applied.strange) == (240, 240, (), set())
-    assert applied.wrong == int((pd.read_csv(tmp_path / "labels.csv").label != pd.read_csv(path).bought).sum())
-    with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in"):
-        apply(found.model, path, tmp_path / "labels.txt")
 
 
 def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, run):

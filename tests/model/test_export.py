@@ -275,8 +275,6 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     run.mkdir()
     save_safetensors(model.net, weights)
     cases = [
-        ([tmp_path / "none", "--to", "onnx"], "no such run or model: "),
-        ([run, "--to", "onnx"], "has no weights.safetensors"),
         ([weights, "--to", "onnx"], "holds weights but no description of a model"),
         ([run, "--to", "tflite"], "--to: invalid choice: 'tflite'"),
         ([run], "required: --to"),

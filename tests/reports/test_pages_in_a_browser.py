@@ -20,11 +20,6 @@ MISSING = (
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
 
 
-def of_and():
-    X, y = tp.data.gate("AND")
-    return report(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), X, y, title="AND by rule")
-
-
 def of_xor():
     X, y = tp.data.gate("XOR")
     config = (
@@ -42,7 +37,7 @@ def of_many_classes():
     return report(result, X, y, title="twelve classes", names=LONG, labels=LONG, held_out={"test": (X, y)})
 
 
-PAGES = {"and": of_and, "xor": of_xor, "many-classes": of_many_classes}
+PAGES = {"xor": of_xor, "many-classes": of_many_classes}
 
 
 @pytest.fixture(scope="module")

@@ -319,13 +319,14 @@ def test_pages_of_one_s_own():
 
 
 def test_a_large_set_is_left_to_the_separable_command(unpainted):
-    X = torch.zeros(400_001, 1)
-    X[:2500] = 1
-    y = torch.where(X[:, 0] > 0, 1, -1)
-    for text in both(report(tp.Perceptron(1), X, y)):
-        assert "Left out: 400,001 samples with 1 feature are beyond the budget of a proof" in text
-        assert "No picture of the boundary: X has 1 feature" in text
-        assert "1,991 of 400,001 samples are drawn" in text
+    alone, drawn = "No picture of the boundary: X has 1 feature", "1,981 of 200,001 samples are drawn"
+    for N, d, said in ((400_001, 1, alone), (200_001, 2, drawn)):
+        X = torch.zeros(N, d)
+        X[:2500] = 1
+        for text in both(report(tp.Perceptron(d), X, torch.where(X[:, 0] > 0, 1, -1))):
+            assert f"Left out: {N:,} samples with {d} feature" in text
+            assert "beyond the budget of a proof" in text
+            assert said in text
 
 
 def test_a_run_that_was_broken_off_says_so(copied, reported, unpainted):

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
 from torchperc._files import atomic_path, write_atomically
-from torchperc.cli.output import open_console, output_file, output_folder, say, spelled
+from torchperc.cli.output import output_file, output_folder, print_table, say, spelled
 from torchperc.learn.apply import apply as apply_model
 from torchperc.learn.learn import learn as learn_table
 from torchperc.model.model_file import model_file
-from torchperc.reports.text import figures, plural, visible, weights
+from torchperc.reports.text import figures, plural, weights
 
 if TYPE_CHECKING:
-    from torchperc.learn.results import LearnResult
     from torchperc.reports import Report
 
 CONFIGURED_HELP = """\
@@ -56,50 +55,36 @@ _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": 
 @functools.wraps(learn_table)
 def learn(source: Any, **options: Any) -> None:
     """Learn from a table and show the comparison."""
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
-    from rich.table import Table
 
     from torchperc.reports.results import comparison
 
     with Console(stderr=True, highlight=False, markup=False).status("") as status:
         learned = learn_table(source, watch=lambda step: status.update(f"{step} …"), **options)
-    heads, (*rows, last) = comparison(learned.candidates, learned.baseline)
-    table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for name, *cells in rows:
-        table.add_row(f"{name} ◂" if name == learned.best.name else name, *cells)
-    table.add_section()
-    table.add_row(*last)
-    before, after = _sentences(learned, [source] if isinstance(source, str) else source)
-    console = open_console(width=100)
-    for part in (*before, table, *after):
-        console.print(visible(part) if isinstance(part, str) else part, soft_wrap=True)
-
-
-def _sentences(learned: LearnResult, data: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What was learned from, and what came out of it."""
-    model, best, folder, page = learned.model, learned.best, str(learned.folder), learned.folder / "report.html"
-    count = sum(score.samples for score in (best.training, best.validation, learned.test) if score is not None)
-    what, kind, new, out = f"labels {', '.join(model.labels)}", "error (95 % interval)", "label new data", "labels.csv"
-    said = f"an error of {learned.test}"
+    best, model, test, folder = learned.best, learned.model, learned.test, shlex.quote(str(learned.folder))
+    data = [source] if isinstance(source, str) else source
+    count = sum(score.samples for score in (best.training, best.validation, test) if score is not None)
+    what, kind, out = f"labels {', '.join(model.labels)}", "error (95 % interval)", "labels.csv"
     if model.regression:
-        what, kind, new, out = f"target {model.target}", "RMSE", "predict new data", "predictions.csv"
-        said = str(learned.test)
-    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
-    before = [f"{source}: {count:,} samples, {len(model.names):,} features, {what}"]
+        what, kind, out = f"target {model.target}", "RMSE", "predictions.csv"
+    more = f" and {len(data) - 1} more" if len(data) > 1 else ""
+    say(f"{data[0]}{more}: {count:,} samples, {len(model.names):,} features, {what}")
     if learned.taken:
         other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
-        before.append(f"{learned.taken} (--task {other[learned.taken.rpartition(' ')[2]]})")
+        say(f"{learned.taken} (--task {other[learned.taken.rpartition(' ')[2]]})")
+    head, rows = comparison(learned.candidates, learned.baseline)
+    print_table(head, [(f"{row[0]} ◂" if row[0] == best.name else row[0], *row[1:]) for row in rows])
+    say(f"◂ kept: {best.name}, the first with the lowest validation {kind}")
+    for note in learned.notes:
+        say(f"Note: {note}.")
+    if test is not None:
+        say(f"On the held-out test set, {best.name} has {test if model.regression else f'an error of {test}'}.")
+    page = learned.folder / "report.html"
     to = "safetensors" if model.encoding is not None and model.encoding.text_columns else "onnx"  # numbers only
-    after = [f"◂ kept: {best.name}, the first with the lowest validation {kind}"]
-    after += [f"Note: {note}." for note in learned.notes]
-    after += [] if learned.test is None else [f"On the held-out test set, {best.name} has {said}."]
-    after += [f"The run is in {folder}. Next steps:"]
-    suffix, run = Path(data[0]).suffix or ".csv", shlex.quote(folder)
-    look = f"open {shlex.quote(str(page))}" if page.is_file() else f"torchperc report {run}"
-    steps = {new: f"torchperc apply {run} new{suffix} -o {out}", "look at it": look}
-    steps["export it"] = f"torchperc export {run} --to {to}"
-    return before, [*after, *(f"  {aim:18} {command}" for aim, command in steps.items())]
+    say(f"The run is in {learned.folder}. Next steps:")
+    say(f"  apply it     torchperc apply {folder} new{Path(data[0]).suffix or '.csv'} -o {out}")
+    say(f"  look at it   {f'open {shlex.quote(str(page))}' if page.is_file() else f'torchperc report {folder}'}")
+    say(f"  export it    torchperc export {folder} --to {to}")
 
 
 @functools.wraps(apply_model)
@@ -376,21 +361,16 @@ def play(
     """
     from torchperc.lab.play.page import Play, content
 
-    name, given = next(iter(reading), ""), data is not None or log is not None
-    bare = data is None and log is not None and not log.lower().endswith(".json")
-    for wrong, why in (
-        (
-            log and not Path(log).is_file(),
-            f'--log {log} is no file; name the log that result.log.save("run.npz") wrote',
-        ),
-        (data is None and reading, f"--{name} is about a file of samples; name it by --data FILE"),
-        (not given and features, "--features chooses features of data; name it by --data FILE or --log FILE"),
-        (bare, f"{log} holds no data; name the file that it was made on by --data FILE"),
-        (samples and data is None, f"--samples {samples} draws from data; name it by --data FILE"),
-        (samples and log, f"--samples {samples} draws from --data; a log is replayed with all its samples"),
-    ):
-        if wrong:
-            raise ValueError(why)
+    given = data is not None or log is not None
+    if log is not None and not Path(log).is_file():
+        raise ValueError(f'--log {log} is no file; name the log that result.log.save("run.npz") wrote')
+    if data is None and log is not None and not log.lower().endswith(".json"):
+        raise ValueError(f"{log} holds no data; name the file that it was made on by --data FILE")
+    if samples and log:
+        raise ParameterError(Option("samples", samples), " draws from --data; a log is replayed with all its samples")
+    about = {**reading, **({"samples": samples} if samples else {})} if data is None else {}
+    for option in {**about, **({"features": features} if features and not given else {})}.items():
+        raise ParameterError(Option(*option), " is about data; name it by --data FILE")
     page = None if out is None else output_file(out)
     if not given:  # torch is not needed
         made = Play(content())
@@ -434,9 +414,6 @@ def xor(
         inputs: the truth values
         out: folder of the pictures
     """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
     from torchperc.lab.xor import HEADS, KINDS, check_rate, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
@@ -445,9 +422,8 @@ def xor(
     widths = [check_int("hidden", width, at_least=1) for width in hidden]
     settings = dict.fromkeys(product(widths, activation, loss, [check_rate("lr", rate) for rate in lr]))
     folder, rows, pictures = output_folder(out), list[dict[str, Any]](), dict[str, Any]()
-    title = f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}"
     heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
-    table = Table(*heads, title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = list[tuple[str, ...]]()
     for width, name, lowered, rate in settings:
         start = time.perf_counter()
         result = train(range(seeds), width, name, HEADS[lowered], lr=rate, steps=steps, inputs=inputs)
@@ -462,13 +438,13 @@ def xor(
             pictures["boundary.png"] = plot_boundary(net, inputs=inputs, head=result.head)
         solved = f"{100 * result.success_rate:.1f}", "–".join(f"{100 * bound:.1f}" for bound in result.interval)
         failed = (f"{result.counts[kind]:,}" for kind in KINDS[1:])
-        table.add_row(str(width), name, lowered, f"{rate:g}", *solved, *failed, f"{row['seconds']:.1f}")
+        table.append((str(width), name, lowered, f"{rate:g}", *solved, *failed, f"{row['seconds']:.1f}"))
     for name, picture in pictures.items():
         with atomic_path(folder / name) as part:
             picture.savefig(part, format="png")
     found = {"seeds": seeds, "steps": steps, "inputs": inputs, "rows": rows, "pictures": list(pictures)}
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / "results.json", f"{text}\n".encode())
-    console = open_console(width=140)
-    console.print(table)
-    console.print(visible(f"pictures and results.json are in {folder}"), soft_wrap=True)
+    say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}")
+    print_table(heads, table)
+    say(f"pictures and results.json are in {folder}")

@@ -9,7 +9,7 @@ import io
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,17 @@ import yaml
 from jsonargparse import ArgumentError
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from rich.table import Table
 
 from torchperc._checks import ParameterError
 from torchperc._files import locked_folder, moved_aside, write_atomically
-from torchperc.cli.output import open_console, say, warn
+from torchperc.cli.output import print_table, say, warn
 from torchperc.learn.candidates import few_threads
+from torchperc.learn.results import score
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule, fitted_model, quiet
 from torchperc.lightning.checkpoints import LAST
-from torchperc.lightning.outcome import predictions, wrong_decisions
 from torchperc.lightning.trainer import trainer_in
 from torchperc.model.model_file import MODEL, load_safetensors, save_safetensors
-from torchperc.reports.results import CONFIG, CURVES, RESULTS, Fit
+from torchperc.reports.results import CONFIG, CURVES, RESULTS
 from torchperc.samples import process_group
 
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
@@ -130,7 +129,10 @@ class _CLI(LightningCLI):
         rows = [("epochs", str(self.trainer.current_epoch))]
         if isinstance(model, LitRule) and model.result is not None:
             rows.append(("verdict", model.result.sentence))
-        rows += [(f"{name} of the weights kept", f"{error:.6g}") for name, error in _errors(model, data)]
+        for which, name in enumerate(("training", "validation")):
+            if isinstance(model, LitRule | LitClassifier | LitRegressor) and len(data.parts[which][1]):
+                what = "fit" if data.task == "regression" else "error"
+                rows.append((f"{name} {what} of the weights kept", str(score(self.model, data, which))))
         if not self.trainer.is_global_zero:
             return
         try:
@@ -146,11 +148,8 @@ class _CLI(LightningCLI):
     def after_validate(self, rows: Sequence[tuple[str, str]] = ()) -> None:
         known = sorted(self.trainer.callback_metrics.items())
         metrics = [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
-        table = Table("what", "result")
-        for row in (*rows, *metrics):
-            table.add_row(*row)
         if self.trainer.is_global_zero:
-            open_console().print(table)
+            print_table(("what", "result"), [*rows, *metrics])
 
     after_test = after_validate
 
@@ -234,14 +233,3 @@ def _foreign(path: Path) -> list[str]:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ValueError(f"cannot read config {path}: {error}") from None
     return [name for name in _CLASS.findall(re.sub("#.*", "", text)) if name.partition(".")[0] not in _KNOWN]
-
-
-def _errors(model: pl.LightningModule, data: TabularDataModule) -> Iterator[tuple[str, float]]:
-    """Of the weights kept, on the training and validation set."""
-    for which, name in enumerate(("training", "validation")):
-        X, y = data.parts[which]
-        if len(y) and isinstance(model, LitRegressor):
-            fit = Fit.of(*predictions(model, data, which))
-            yield from ((f"{name} RMSE", fit.rmse), (f"{name} R²", fit.r2))
-        elif len(y) and isinstance(model, LitRule | LitClassifier):
-            yield f"{name} error", wrong_decisions(model, X, y) / len(y)

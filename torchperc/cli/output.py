@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchperc._checks import Option, ParameterError
 from torchperc.reports.text import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
 """Parameters that have another name on the command line."""
@@ -56,14 +53,11 @@ def output_folder(path: str | Path) -> Path:
     return path
 
 
-def open_console(width: int = 0) -> Console:
-    """Standard output for tables and the user's own text, brackets and all; so wide at least if it is no terminal."""
-    from rich.console import Console
-
-    made = Console(highlight=False, markup=False)
-    if not made.is_terminal:
-        made.width = max(made.width, width)
-    return made
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print cells in columns under a head."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, ["─" * width for width in widths], *rows):
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def spelled(option: Option, known: Mapping[str, Any]) -> str:

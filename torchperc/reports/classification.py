@@ -245,29 +245,24 @@ def _curves(subject: Subject, bound: float | None) -> list[Block]:
 
 
 def _boundary(subject: Subject) -> list[Block]:
-    """The regions of the labels in a plane, and how far samples are from the boundary."""
-    every = math.ceil(len(subject.y) / _SHOWN)
-    X, y = subject.X[::every], subject.y[::every]
+    """The regions of the labels in a plane, with how far the nearest sample is from the boundary."""
+    every, d = math.ceil(len(subject.y) / _SHOWN), subject.X.shape[1]
+    X, y, names = subject.X[::every], subject.y[::every], drawn(subject.feature_names)
     few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
-    display = plots.MarginDisplay.from_model(subject.model, X, y, head=subject.head)
-    least, right = float(display.margins.min()), f"{int((display.margins > 0).sum()):,} of {len(y):,} samples"
-    if subject.classes is not None or subject.known.weight is None or not subject.known.weight.any():
-        said = f"{right} are decided rightly; the smallest lead of the true label is {number(least)}."
-    else:
-        side = "nearest" if least > 0 else "farthest on the wrong side is"
-        said = f"{right} are on the right side of the boundary, the {side} {number(abs(least))} away."
-    margins = Picture.of(display.figure_, "A histogram of how far samples are on the right side.", f"{said}{few}")
-    names = [f"{name}, scaled" if subject.scaled else name for name in drawn(subject.feature_names)]
     look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
+    look["names"] = [f"{name}, scaled" for name in names] if subject.scaled else names
+    if d > _WIDE or not isinstance(X, Tensor):
+        return [Text(f"No picture of the boundary: {d:,} features are too many for a plane.")]
     try:
-        if X.shape[1] > _WIDE or not isinstance(X, Tensor):
-            raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
-        regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
+        display = plots.DecisionRegionDisplay.from_model(subject.model, X, y, **look)
     except ValueError as reason:  # more features than a plane shows
-        return [Text(f"No picture of the boundary: {reason}."), margins]
-    dashed = " The dashed lines are as far from the boundary as the nearest sample." if regions.margin_ else ""
-    caption = f"The {subject.training} data and the regions of the labels.{dashed}{few}"
-    return [Picture.of(regions.figure_, "Samples over the decision regions, with the boundary.", caption), margins]
+        return [Text(f"No picture of the boundary: {reason}.")]
+    caption = f"The {subject.training} data, the regions of the labels and the boundary.{few}"
+    if display.margin is not None and subject.known.length:
+        caption += (
+            f" The nearest sample is {number(display.margin / subject.known.length)} away, as the dashed lines are."
+        )
+    return [Picture.of(display.figure_, "Samples over the decision regions, with the boundary.", caption)]
 
 
 def _data(subject: Subject) -> list[Block]:
