@@ -75,11 +75,3 @@ def _late(rank, size):
 def test_a_process_that_does_not_answer_is_given_up_after_the_time_out():
     waiting, _ = processes.run(2, _late, seconds=1, timeout=10)
     assert isinstance(waiting, process_group.ProcessError)
-
-
-@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_shards_are_all_samples_once(count, size):
-    parts = [range(count)[process_group.own_slice(count, rank, size)] for rank in range(size)]
-    assert [i for part in parts for i in part] == list(range(count))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1

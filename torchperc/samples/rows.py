@@ -35,10 +35,6 @@ class Samples(ABC):
 
     # --- one sample ---
 
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return w·x_i + b for each row of the weight: (K,)."""
-        return self.take(torch.tensor([i])).scores(weight, bias)[0]
-
     @abstractmethod
     def add(self, i: int, coef: float, target: Tensor) -> None:
         """Add coef·x_i to a target (d,) in place."""

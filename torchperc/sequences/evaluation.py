@@ -48,8 +48,6 @@ class Evaluation:
     Args:
         correct: tokens with the right tag.
         tokens: all of them.
-        right_sentences: sentences without a wrong tag.
-        sentences: all of them.
         known: tokens whose word occurred in training, as (correct, all); ``None`` if that was not told.
         entities: counts per type of entity, if the true tags are those of entities; ``None`` if not.
         confusions: (true tag, predicted tag, tokens) of different tags, the most frequent first.
@@ -57,8 +55,6 @@ class Evaluation:
 
     correct: int
     tokens: int
-    right_sentences: int
-    sentences: int
     known: tuple[int, int] | None
     entities: dict[str, Counts] | None
     confusions: tuple[tuple[str, str, int], ...]
@@ -84,7 +80,6 @@ class Evaluation:
         lines = [f"accuracy {_ratio(self.correct, self.tokens)} tokens)"]
         for name, counts in (("known", self.known), ("unknown", self.unknown)):
             lines += [] if counts is None else [f"{name} words {_ratio(*counts)})"]
-        lines.append(f"sentences without an error {_ratio(self.right_sentences, self.sentences)})")
         for name, each in {"all": self.all_entities, **(self.entities or {})}.items():
             if each is not None:
                 shown = f"precision {each.precision:.2%}, recall {each.recall:.2%}, F1 {each.f1:.2%}".replace("%", " %")
@@ -121,7 +116,6 @@ def evaluate(
         (0.8333333333333334, Counts(correct=2, predicted=3, true=3), 1.0)
         >>> print(evaluate([["a", "b"], ["a"]], [["a", "a"], ["a"]]))
         accuracy 66.67 % (2 of 3 tokens)
-        sentences without an error 50.00 % (1 of 2)
         most frequent confusions (true, predicted, tokens): b a 1
     """
     lengths = [len(sentence) for sentence in true]
@@ -139,8 +133,6 @@ def evaluate(
     return Evaluation(
         correct=sum(right),
         tokens=len(right),
-        right_sentences=sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True)),
-        sentences=len(true),
         known=seen,
         entities=_count_entities(true, predicted) if are_entities({own for own, _ in pairs}) else None,
         confusions=tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]),

@@ -302,6 +302,4 @@ class FeatureMap:
         made.values = {value: number for number, value in enumerate(values)}
         for i, (macros, *_) in enumerate(made.templates.groups.values()):
             made.tables.append([arrays[f"features.{i}.{k}"] for k in range(len(macros))])
-        if any(not len(table) or table[0] < 0 for table in chain.from_iterable(made.tables)):
-            raise ValueError("a table of its features is empty")
         return made

@@ -23,9 +23,7 @@ def labelled_batch(batch: Any) -> tuple[PaddedSequences, Tensor, Any]:
 
     Without lengths, a sequence ends before the first −100 of its tags.
     """
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        raise TypeError(f"a batch must be ((x, lengths), y) or (x, y), weights if any, found {type(batch).__name__}")
-    x, y, weight = (*batch, None)[:3]
+    x, y, weight = (*batch, None)[:3] if isinstance(batch, tuple | list) else (batch, None, None)
     if not isinstance(y, Tensor) or y.dim() != 2 or y.is_floating_point():
         found = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
         raise ValueError(f"a batch must be ((x, lengths), y), y integer tags (N, T) padded with {PAD}, found {found}")
