@@ -299,4 +299,4 @@ def has_own_rule(net: object) -> bool:
     Then ``net.rule_problem(trainer, X, y, sample_weight, start, scale)`` returns the problem, the first weights and the
     samples that take part, and ``net.rule_weights(**state_dict)`` makes weights.
     """
-    return hasattr(net, "rule_problem")
+    return hasattr(type(net), "rule_problem")  # a module that lacks it takes long to say so
