@@ -186,3 +186,11 @@ def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
     assert "trust" not in (folder / "config.yaml").read_text()
     assert "somebodys_own.Stop" in call("report", folder)[2]
     assert call("report", folder, "--trust")[::2] == (0, "")
+
+
+@pytest.mark.slow
+def test_xor_by_two_layers(call, tmp_path):
+    config = CONFIGS / "experiment/xor-mlp.yaml"
+    code, out, _ = call("fit", "--config", config, "--out", tmp_path / "run", *QUIET)
+    assert code == 0
+    assert "training error of the weights kept 0.0 %" in " ".join(out.split())

@@ -420,3 +420,8 @@ def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, 
         apply(model, new, tmp_path / "out.csv", unknown="no")
     new.write_text("age,income,colour\nabc,3000,pink\n")  # what is no number stays an error
     assert "abc" in run(*words, "--unknown", "ignore", code=2)[1]
+
+
+def test_errors_of_the_library_are_told_in_options(tmp_path, run):
+    people(tmp_path / "a.csv", gaps=2)
+    assert "--missing drop drops them, --missing mean imputes" in run("learn", tmp_path / "a.csv", code=2)[1]

@@ -81,9 +81,7 @@ def _by_rule_trainer(rank, size, options, dealt):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    ("options", "own"), [({"mixing": "mistakes"}, True), ({"select": "averaged", "order": "shuffled"}, False)]
-)
+@pytest.mark.parametrize(("options", "own"), [({}, True), ({"select": "averaged", "order": "shuffled"}, False)])
 def test_mix_is_that_of_the_rule_trainer(tmp_path, options, own):
     """Each process has samples of its own, or a DistributedSampler deals them."""
     expected = processes.run(2, _by_rule_trainer, options, not own)

@@ -38,7 +38,7 @@ def _data(seed, count=24, kind="integers"):
     return X, np.array(y)
 
 
-def _mixed_by_hand(X, y, size, epochs, mixing):
+def _mixed_by_hand(X, y, size, epochs):
     """Iterative parameter mixing in fractions: the weights after each pass, the log, and Σ μ·k."""
     cuts = [process_group.own_slice(len(y), rank, size) for rank in range(size)]
     w, log, total = [Fraction(0)] * (X.shape[1] + 1), [], Fraction(0)
@@ -55,7 +55,7 @@ def _mixed_by_hand(X, y, size, epochs, mixing):
             counts.append(len(made))
             entries.append(made)
         every = sum(counts)
-        mu = [Fraction(k, every) if mixing == "mistakes" and every else Fraction(1, size) for k in counts]
+        mu = [Fraction(1, size)] * size
         w = [a + sum(m * move[j] for m, move in zip(mu, moves, strict=True)) for j, a in enumerate(w)]
         total += sum(m * k for m, k in zip(mu, counts, strict=True))
         log += [(i, step, m * c) for m, made in zip(mu, entries, strict=True) for i, step, c in made]
@@ -82,14 +82,13 @@ def _mix(rank, size, X, y, options):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
 @pytest.mark.parametrize("size", [2, 3])
-def test_mix_is_parameter_mixing(size, mixing):
+def test_mix_is_parameter_mixing(size):
     # halves are exact in binary; thirds are not, and a score of 0 would be decided by their rounding
-    exact = size == 2 and mixing == "uniform"
+    exact = size == 2
     X, y = _data(5, count=31, kind="integers" if exact else "floats")
-    w, log, total = _mixed_by_hand(X, y, size, 4, mixing)
-    options = {"max_epochs": 4, "distributed": "mix", "mixing": mixing}
+    w, log, total = _mixed_by_hand(X, y, size, 4)
+    options = {"max_epochs": 4, "distributed": "mix"}
     for columns, weight, bias, _, theory, rebuilt in processes.run(size, _mix, X, y, options):
         expected = np.array([float(value) for value in w])
         np.testing.assert_allclose([*weight[0].tolist(), bias.item()], expected, rtol=0, atol=1e-12)
@@ -101,12 +100,11 @@ def test_mix_is_parameter_mixing(size, mixing):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
-def test_mix_separates_within_its_bound(mixing):
+def test_mix_separates_within_its_bound():
     X = np.random.default_rng(2).integers(-9, 10, (60, 4)).astype(float)
     y = np.where(X @ np.array([3.0, -2.0, 1.0, 2.0]) > 0.5, 1, -1)
     bound, margin = tp.theory.mistake_bound(X, y), tp.theory.max_margin(X, y, regularize_bias=True).margin
-    options = {"max_epochs": 500, "distributed": "mix", "mixing": mixing, "order": "shuffled"}
+    options = {"max_epochs": 500, "distributed": "mix", "order": "shuffled"}
     for columns, weight, bias, verdict, theory, _ in processes.run(3, _mix, X, y, options):
         assert verdict is Verdict.SEPARATED
         assert (y * (X @ weight[0].numpy() + bias.item()) > 0).all()
@@ -139,7 +137,7 @@ def test_selections_weights_and_storage():
         assert set(log.coef.abs().tolist()) == {0.25, 0.5}
     for weight, errors, *_ in processes.run(2, _fit, csr_array(X), y, {"select": "best-validation"}, None):
         best = errors.index(min(errors)) + 1
-        w, _, _ = _mixed_by_hand(X, y, 2, best, "uniform")
+        w, _, _ = _mixed_by_hand(X, y, 2, best)
         assert weight[0].tolist() == [float(value) for value in w[:-1]]
     for _, _, log, _ in processes.run(2, _fit, X, y, {"class_weight": "balanced"}, None):
         expected = {24 / (2 * (y == label).sum()) / 2 for label in (-1, 1)}
@@ -275,8 +273,6 @@ def test_an_engine_of_ones_own_is_the_same_in_every_process():
         ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
         ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
         ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),
-        ({"mixing": "mistakes"}, "mixing='mistakes' needs distributed='mix'"),
-        ({"distributed": "mix", "mixing": "most"}, "mixing='most' is unknown"),
     ],
 )
 def test_options_without_meaning_are_refused(options, text):

@@ -6,12 +6,15 @@ own reader, when an error is raised.
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import csv
 import importlib
 import io
 import math
 import re
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -402,16 +405,32 @@ _KEPT: deque[Any] = deque(maxlen=8)
 
 
 class _Counted:
-    """A file for Arrow that counts the quotation marks that are read."""
+    """A file for Arrow that counts the quotation marks that are read.
+
+    Arrow reads ahead in a thread, which must have seen the end before Python exits, or it would abort the process.
+    """
 
     closed = False
 
     def __init__(self, file: Any) -> None:
-        self._file, self.quotes = file, 0
+        self._file, self.quotes, self._over, self._seen = file, 0, False, threading.Event()
+
+    def __enter__(self) -> _Counted:
+        atexit.register(self.__exit__)
+        return self
+
+    def __exit__(self, error: object = True, *_: object) -> None:
+        if error is not None:  # reading was broken off
+            self._over = True
+            self._seen.wait(0.5)  # not longer: the thread may have stopped before the end
+            time.sleep(0.02)  # in which it returns from ``read``
+        atexit.unregister(self.__exit__)
 
     def read(self, size: int = -1) -> bytes:
-        data: bytes = self._file.read(size)
+        data: bytes = b"" if self._over else self._file.read(size)
         self.quotes += data.count(b'"')
+        if not data:
+            self._seen.set()
         return data
 
 
@@ -492,8 +511,7 @@ class TextTable(Table):
         parse = arrow.ParseOptions(delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=odd)
         convert = arrow.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
         convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-        with open_bytes(self.path, self._compression) as file:
-            source = _Counted(file)
+        with open_bytes(self.path, self._compression) as file, _Counted(file) as source:
             try:
                 _KEPT.append((pa.PythonFile(source, mode="r"), parse))
                 reader = arrow.open_csv(_KEPT[-1][0], read, parse, convert)

@@ -55,7 +55,6 @@ class LitRule(LitModel):
             ``"best-validation"`` uses the Trainer's validation, over all its loaders.
         class_weight: a factor per label for its updates, as for :class:`LitClassifier`.
         distributed: ``"mix"`` if several processes learn together.
-        mixing: the weight of a process then: ``"uniform"`` or by its ``"mistakes"``.
 
     Example:
         >>> import torchperc as tp
@@ -80,7 +79,6 @@ class LitRule(LitModel):
         class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
         prove: bool = False,
         distributed: str | None = None,
-        mixing: str = "uniform",
     ) -> None:
         super().__init__(net, PerceptronHead())
         class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
@@ -90,7 +88,7 @@ class LitRule(LitModel):
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "prove": prove}
-        options |= {"class_weight": class_weight, "distributed": distributed, "mixing": mixing}
+        options |= {"class_weight": class_weight, "distributed": distributed}
         self.trainer_options = plain(options)
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
         check_net(uncompiled(self.net))

@@ -20,7 +20,6 @@ ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
 RATCHETS = ("runs", "every")
 DISTRIBUTED = ("mix",)
-MIXINGS = ("uniform", "mistakes")
 ENGINES = ("auto", "reference", "compiled")
 
 

@@ -137,10 +137,6 @@ class KernelProblem(Problem):
     can_compile = False
     near_ties_exact = False
 
-    def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
-        """Yield the whole problem: the state has the scores of all samples, which are read as they are needed."""
-        yield self, 0, ids
-
     def laid_out(self, weights: Any = None) -> Any:
         """Return the state without support vectors."""
         count, dtype, device = len(self.samples), self.samples.dtype, self.samples.device

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import lazy_loader
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
 from torchperc.rules.problem import PER_SAMPLE, Mistake, Mistakes, Problem
 from torchperc.samples.rows import Samples
+
+log_files: Any = lazy_loader.load("torchperc.rules.log_files", suppress_warning=True)  # when a log is saved or read
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -234,7 +237,7 @@ class MistakeLog:
         ``.npz``: without pickle; of the data it holds a hash. ``.json``: a log of a linear net with its data, which
         ``torchperc play --log`` shows, see :meth:`to_json`.
         """
-        _files().save(self, Path(path))
+        log_files.save(self, Path(path))
 
     @classmethod
     def load(
@@ -249,7 +252,7 @@ class MistakeLog:
             kernel: your kernel function, if the run used one.
             features: your joint features φ, if the run used any.
         """
-        return cls(*_files().load(Path(path), X, y, kernel, features))
+        return cls(*log_files.load(Path(path), X, y, kernel, features))
 
     def to_json(self) -> str:
         """Return the log of a linear net with its data as JSON, described in ``torchperc/lab/play/js/log.js``.
@@ -261,13 +264,13 @@ class MistakeLog:
             >>> MistakeLog.from_json(log.to_json()).last().weight
             tensor([[3., 2.]])
         """
-        text: str = _files().to_json(self)
+        text: str = log_files.to_json(self)
         return text
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MistakeLog:
         """Return a log from the JSON of :meth:`to_json` or of the interactive page; what does not fit is refused."""
-        return cls(*_files().from_json(text, "text"))
+        return cls(*log_files.from_json(text, "text"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,10 +298,3 @@ class VotedModel(Model):
             for k in range(self.num_classes or 0):
                 votes[block, k] += (decided == k) @ weight
         return torch.from_numpy(votes).to(samples.device)
-
-
-def _files() -> Any:
-    """Return the module of log files, which is loaded when a log is saved or read."""
-    from torchperc.rules import log_files
-
-    return log_files

@@ -59,20 +59,19 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     problem = replace(problem, bias_step=max(process_group.gather(problem.bias_step)))
     everywhere(lambda: make.check_steps(trainer.lr, problem.sample_weight, problem.bias_step, samples))
     options = trainer.run_options(problem, ids, trainer.seed + process_group.rank_and_size()[0])
-    return MixedRun(problem, start, **options, mixing=trainer.mixing, validation=held_out)
+    return MixedRun(problem, start, **options, validation=held_out)
 
 
 class MixedRun(RuleRun):
     """A run in several processes; every process calls the same methods in the same order.
 
-    After a pass of each process over its samples w ← w + Σ_r μ_r·Δ_r, where Δ_r is the sum of the updates of process
-    r; μ_r is 1/R (``"uniform"``) or k_r/Σ k, k_r being its mistakes (``"mistakes"``). The log has coefficients μ·c and
-    numbers samples and steps as if the samples of the processes followed one another. A pass takes one message of the
-    size of the weights.
+    After a pass of each of R processes over its samples w ← w + Σ_r μ·Δ_r, where Δ_r is the sum of the updates of
+    process r and μ = 1/R. The log has coefficients μ·c and numbers samples and steps as if the samples of the processes
+    followed one another. A pass takes one message of the size of the weights.
     """
 
-    def __init__(self, problem: Problem, start: Weights, order: Order, *, mixing: str, **options: Any) -> None:
-        self._rank, self._mixing = process_group.rank_and_size()[0], mixing
+    def __init__(self, problem: Problem, start: Weights, order: Order, **options: Any) -> None:
+        self._rank = process_group.rank_and_size()[0]
         self._mixed = Weights(*(values.to(torch.float64, copy=True) for values in start))
         super().__init__(problem, start, order=order, **options)
         steps, samples = zip(*self._gather((len(order.ids), len(problem.y))), strict=True)
@@ -95,20 +94,17 @@ class MixedRun(RuleRun):
         if not bool(torch.isfinite(messages).all()):
             process_group.run_on_all_ranks(partial(_raise, failure))
             raise weights_overflow()
-        counts, sums = (column.tolist() for column in messages[:, -2:].T)
-        by_mistakes = self._mixing == "mistakes" and any(counts)
-        factors = [k / sum(counts) if by_mistakes else 1 / len(counts) for k in counts]
-        for factor, each in zip(factors, messages, strict=True):  # one after the other, so that all round alike
-            weight, bias = each[:-2].split((own.weight.numel(), len(own.bias)))
-            self._mixed.weight.add_(factor * weight.view_as(own.weight))
-            self._mixed.bias.add_(factor * bias)
+        size, mean = len(messages), messages.mean(0)  # of the same numbers, so that all round alike
+        weight, bias = mean[:-2].split((own.weight.numel(), len(own.bias)))
+        self._mixed.weight.add_(weight.view_as(own.weight))
+        self._mixed.bias.add_(bias)
         self.weights.load_state_dict(self._mixed._asdict())
-        mixed = made._replace(coef=made.coef * factors[self._rank])
+        mixed = made._replace(coef=made.coef / size)
         self._found.append(mixed.moved(0, presented + self._steps_before))
-        self._total += sum(factor * each for factor, each in zip(factors, sums, strict=True))
-        self._counted += sum(factor * k for factor, k in zip(factors, counts, strict=True))  # Σ μ·k
+        self._counted += float(mean[-2])  # Σ μ·k
+        self._total += float(mean[-1])
         self._ends.append(presented + self._steps)
-        return int(sum(counts))
+        return int(messages[:, -2].sum())
 
     def _local_pass(self) -> Mistakes:
         found, done = [], 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +17,6 @@ from torchperc.samples.mapped import as_samples
 from torchperc.samples.rows import Samples
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
-
-
-@runtime_checkable
-class OwnRule(Protocol):
-    """A net with a :class:`~torchperc.rules.problem.Problem` of its own."""
-
-    rule_weights: Any
-    """Makes weights from their ``state_dict``, given as keyword arguments."""
-
-    def rule_problem(
-        self, trainer: Any, X: Any, y: Any, sample_weight: Any, start: Any = None, scale: float = 1.0
-    ) -> tuple[Any, Any, Any]:
-        """Return the problem, the first weights (``start``, or those of the net) and the samples that take part."""
 
 
 class Model(ABC):

@@ -16,7 +16,7 @@ from torchperc._checks import Data, check_labels, numpy_view, weights_overflow
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
 from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
-from torchperc.samples.mapped import as_samples
+from torchperc.samples.mapped import Chunked, as_samples
 from torchperc.samples.rows import Array as Array
 from torchperc.samples.rows import Samples, compilable
 from torchperc.theory.weights import column_major, weights_norm
@@ -105,10 +105,6 @@ class Weights(NamedTuple):
         """Return the sum of two sets of weights, where the other one is."""
         return Weights(*(a.to(b.device) + b for a, b in zip(self, other, strict=True)))
 
-    def equal(self, other: Weights) -> bool:
-        """Return whether all numbers are the same."""
-        return all(map(torch.equal, self, other))
-
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of the weights on the CPU, by name."""
         return {name: values.detach().cpu().clone() for name, values in self._asdict().items()}
@@ -168,12 +164,12 @@ class Problem:
 
     def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
         """Yield parts of the problem that fit into memory: the part, its first sample, the sample numbers in it."""
+        if self.own_engine is not None or not isinstance(self.samples, Chunked):
+            yield self, 0, ids  # an engine of its own keeps scores of all samples, and reads as it goes
+            return
         done = 0
         for samples, at in self.samples.parts(torch.from_numpy(ids)):
             local = at.numpy()
-            if samples is self.samples:
-                yield self, 0, ids
-                continue
             first = int(ids[done] - local[0])
             rows = slice(first, first + len(samples))
             columns = {name: getattr(self, name)[rows] for name in PER_SAMPLE}

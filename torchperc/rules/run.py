@@ -357,11 +357,9 @@ class RuleRun:
         """Resume from a :meth:`state_dict`, on the same data and with the same options, by as many processes."""
         if "counted" not in state:
             raise ValueError("the saved run was made by an earlier version of torchperc; start it anew")
-        made, here = len(state["data"]), len(self._data)
-        if made != here:
-            raise ValueError(f"the saved run was made by {made} processes, found {here}; resume with the same number")
         if state["data"] != self._data:
-            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
+            made = f"made by {len(state['data'])} processes, found {len(self._data)}"
+            raise ValueError(f"the saved run belongs to other data ({made}): X and y are not those it was made on")
         about = self.problem.describe()
         for name, value in state["about"].items():
             if about.get(name) != value:
@@ -451,4 +449,4 @@ def _verdict(problem: Problem, start: Any, weights: Any, found: Mistakes) -> tup
     strict = problem.rule.tie == "strict"
     if not len(found.sample) and not (strict and problem.mistakes(weights, PerceptronRule("sign")).any()):
         return Verdict.SEPARATED, None
-    return (Verdict.CYCLING, (0, 1)) if weights.equal(start) else (Verdict.BUDGET, None)
+    return (Verdict.CYCLING, (0, 1)) if all(map(torch.equal, weights, start)) else (Verdict.BUDGET, None)

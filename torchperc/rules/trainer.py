@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number
 from torchperc.rules import make_problem as make
-from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, Order, check_order
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.samples.mapped import Chunked
@@ -51,10 +50,10 @@ class RuleTrainer:
         prove: if the data are not separated, find out whether they can be: the verdict becomes ``NOT_SEPARABLE`` if it
             is proved that they cannot, and the result has the certificate. For linear nets.
         distributed: ``"mix"`` in a process group of ``torch.distributed``, where each process gives :meth:`fit` its own
-            samples: each makes a pass over them, then the weights are mixed (iterative parameter mixing), by one
-            message of the size of the weights. All processes end with the same weights; the mistakes are other than in
-            one process, with the same bound for Σ μ·k. The log numbers the samples of all processes one after another.
-        mixing: with ``"mix"``, the weight μ of a process: ``"uniform"``, or by its number of ``"mistakes"``.
+            samples: each makes a pass over them, then w moves by the mean of what they learned (iterative
+            parameter mixing), by one message of the size of the weights. All processes end with the same weights; the
+            mistakes are other than in one process, with the same bound for their mean per process. The log
+            numbers the samples of all processes one after another.
         kernel_options: ``degree`` of the polynomial kernel (default 3), ``gamma`` of the rbf kernel (default 1).
 
     Example:
@@ -84,7 +83,6 @@ class RuleTrainer:
         kernel: str | Callable[[Any, Any], Any] | None = None,
         prove: bool = False,
         distributed: str | None = None,
-        mixing: str = "uniform",
         **kernel_options: Any,
     ) -> None:
         self.max_epochs = check_int("max_epochs", max_epochs, at_least=1)
@@ -99,7 +97,6 @@ class RuleTrainer:
         self.kernel = _kernel(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
-        self.mixing = check_choice("mixing", mixing, MIXINGS)
         for conflict in self._conflicts():
             raise ValueError(f"{conflict}; leave it out")
         self._needs_all_samples = next(self._why_not_online(), None)
@@ -123,8 +120,6 @@ class RuleTrainer:
         if self.kernel is not None and self.engine not in ("auto", "reference"):
             yield f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}"
         if self.distributed is None:
-            if self.mixing != "uniform":
-                yield f"mixing={self.mixing!r} needs distributed='mix', found None"
             return
         mixed = f"cannot be used with distributed={self.distributed!r}:"
         if self.kernel is not None:
@@ -144,7 +139,7 @@ class RuleTrainer:
 
     def fit(
         self,
-        net: Net | OwnRule | None,
+        net: Any,
         X: Data,
         y: Data,
         *,
@@ -203,7 +198,8 @@ class RuleTrainer:
         kernel; ``both`` requires at least two classes.
         """
         if has_own_rule(net):
-            return net.rule_problem(self, X, y, sample_weight, *going_on)
+            found: tuple[Problem, Any, np.ndarray[Any, Any]] = net.rule_problem(self, X, y, sample_weight, *going_on)
+            return found
         start, scale = going_on or (None, None)
         return make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
 
@@ -232,7 +228,7 @@ class RuleTrainer:
 
     # --- online ---
 
-    def partial_fit(self, net: Net | OwnRule, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
+    def partial_fit(self, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Learn online: one pass over these samples, which may be of one class only.
 
         ``select`` may be ``"last"``, or ``"averaged"`` over all calls with this net; the average starts anew if its
@@ -248,11 +244,11 @@ class RuleTrainer:
         stream = known if known is not None and known.fits(net) else self.new_stream(net)
         result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
         if stream is not known:
-            self._streams[net] = stream  # type: ignore[index]  # a net that was learned is a module
+            self._streams[net] = stream
         return result
 
     @staticmethod
-    def new_stream(net: object) -> Any:
+    def new_stream(net: Any) -> Any:
         """Return the beginning of online learning with a net."""
         return Stream(net.rule_weights) if has_own_rule(net) else Stream()
 
@@ -297,6 +293,10 @@ def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:
     return Kernel.checked(kernel, options)
 
 
-def has_own_rule(net: object) -> TypeGuard[OwnRule]:
-    """Return whether a net brings a problem of its own."""
-    return not isinstance(net, Net) and isinstance(net, OwnRule)
+def has_own_rule(net: object) -> bool:
+    """Return whether a net brings a problem of its own.
+
+    Then ``net.rule_problem(trainer, X, y, sample_weight, start, scale)`` returns the problem, the first weights and the
+    samples that take part, and ``net.rule_weights(**state_dict)`` makes weights.
+    """
+    return hasattr(type(net), "rule_problem")  # a module that lacks it takes long to say so

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_sample_weight, weights_overflow
-from torchperc._files import checksum
 from torchperc.rules import log_files
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.log import MistakeLog
@@ -26,6 +25,7 @@ from torchperc.samples import parallel
 from torchperc.sequences.sequences import Array, Sequences, flat, labelled_sequences, split, tuples
 
 _BLOCK = 4096  # features that are written at once
+_PARTS = ("active", "weight", "transition", "end")  # of weights in files
 _LANES = 8  # tags are padded to whole vector registers
 
 
@@ -89,17 +89,16 @@ class ChainWeights:
         self.used += len(new)
         return self.slot[features]
 
-    def unpacked(self) -> tuple[Array, Array, Array, Array]:
-        """Return features with weights other than 0 in ascending order, their rows, transitions and end."""
+    def __iter__(self) -> Iterator[Tensor]:
+        """Yield the features with weights other than 0 in ascending order, their rows, transitions and end."""
         tags, active = len(self.ends), np.flatnonzero(self.slot >= 0)
         active = active[np.asarray(self.rows[: self.used[0]].any(1))[self.slot[active]]]
-        return active, self.rows[self.slot[active], :tags], self.trans[:, :tags], self.ends
+        return map(torch.from_numpy, (active, self.rows[self.slot[active], :tags], self.trans[:, :tags], self.ends))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the weights by name; features whose weights are 0 are left out."""
-        parts = zip(("active", "weight", "transition", "end"), self.unpacked(), strict=True)
-        found = {name: torch.from_numpy(np.array(array)) for name, array in parts}
-        return {"features": torch.tensor(len(self.slot)), **found}
+        parts = zip(_PARTS, self, strict=True)
+        return {"features": torch.tensor(len(self.slot)), **{name: values.clone() for name, values in parts}}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over weights from a :meth:`state_dict`."""
@@ -131,21 +130,13 @@ class ChainWeights:
         """Whether any weight is not 0."""
         return bool(self.rows[: self.used[0]].any())
 
-    def equal(self, other: ChainWeights) -> bool:
-        """Return whether all numbers are the same."""
-        return self.digest() == other.digest()
-
-    def digest(self) -> str:
-        """Return a hash by which weights are recognised when they come back."""
-        return checksum(*((array + 0.0).astype(np.float64).tobytes() for array in self.unpacked()))  # −0 is 0
-
     @property
     def weight(self) -> Tensor:
         """(K, d)."""
-        active, rows, _, ends = self.unpacked()
-        made = np.zeros((len(self.slot), len(ends)), ends.dtype)
+        active, rows, _, ends = self
+        made = rows.new_zeros(len(self.slot), len(ends))
         made[active] = rows
-        return torch.from_numpy(made).t()
+        return made.t()
 
     @property
     def transition(self) -> Tensor:
@@ -215,14 +206,6 @@ class ChainProblem(Problem):
     def tags(self) -> Array:
         """The tags of all tokens: (T,)."""
         return flat(self.y, self.samples.tokens)
-
-    def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
-        """Yield the whole problem."""
-        yield self, 0, ids
-
-    def laid_out(self, weights: Any) -> Any:
-        """Return the weights themselves."""
-        return weights
 
     def own_engine(self, weights: Any, ids: Array) -> Mistakes:
         """Present sequences in order by a compiled loop."""
@@ -301,10 +284,6 @@ class ChainProblem(Problem):
         """Return ‖w‖ over all weights."""
         rows = weights.rows[: weights.used[0]]
         return math.sqrt(float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)))  # without a float64 copy of rows
-
-    def digest(self, weights: Any) -> str:
-        """Return a hash of the weights, by which they are recognised when they recur."""
-        return str(weights.digest())
 
     def data_hash(self) -> str:
         """Return a hash of sequences and tags."""
@@ -397,6 +376,6 @@ def load_log(path: str | Path, X: Any, y: Any) -> MistakeLog:
         problem = ChainProblem.of(sequences, labels, tags, weight=arrays["sample_weight"], **how)
         problem.step_sizes[sample] = arrays["coef"]
         mistakes = problem.from_columns({name: arrays[name] for name in Mistakes._fields})
-        start = ChainWeights.packed(features, *(arrays[name] for name in ("active", "weight", "transition", "end")))
+        start = ChainWeights.packed(features, *(arrays[name] for name in _PARTS))
         ends = torch.from_numpy(arrays["epoch_ends"])
         return MistakeLog(problem, start.scaled(1.0, problem.dtype), (mistakes,), ends, about["conventions"])

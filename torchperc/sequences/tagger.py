@@ -21,7 +21,7 @@ from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences.evaluation import Evaluation, evaluate
 from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.rule import ChainProblem, ChainWeights
-from torchperc.sequences.sequences import MOST_TAGS, Array
+from torchperc.sequences.sequences import MOST_TAGS
 
 FORMAT = 2
 DESCRIPTION = "torchperc.tagger"
@@ -178,7 +178,7 @@ class Tagger:
         Args:
             path: the file, in a folder that exists. A file of that name is replaced.
         """
-        active, rows, transition, end = self.weights.unpacked()
+        active, rows, transition, end = (values.numpy() for values in self.weights)
         row, tag = rows.nonzero()
         texts = {"words": sorted(self.words), "values": list(self.features.values)}
         arrays = {name: np.frombuffer(json.dumps(each).encode(), np.uint8) for name, each in texts.items()}
@@ -211,22 +211,13 @@ class Tagger:
         if state["format"] != FORMAT:
             found = f"is of format {state['format']} of torchperc {state['torchperc']}"
             raise ValueError(f"{path} {found}, and this version reads format {FORMAT}; {_REMEDY}")
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        arrays, tags = {name: tensor.numpy() for name, tensor in tensors.items()}, tuple(state["tags"])
         try:
-            return _tagger(state["tags"], state["columns"], state["templates"], arrays)
+            words, values = (json.loads(arrays[name].tobytes()) for name in ("words", "values"))
+            features, active = FeatureMap.from_state(state["templates"], values, arrays), arrays["active"]
+            rows = np.zeros((len(active), len(tags)), np.float32)
+            rows[arrays["row"], arrays["tag"]] = arrays["weight"]
+            weights = ChainWeights.packed(features.n_features, active, rows, arrays["transition"], arrays["end"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"{path} does not hold a tagger that can be used ({error}); {_REMEDY}") from None
-
-
-def _tagger(tags: Sequence[str], columns: int, templates: str, arrays: dict[str, Array]) -> Tagger:
-    """The tagger of a file, if its arrays fit together."""
-    words, values = (json.loads(arrays[name].tobytes()) for name in ("words", "values"))
-    features = FeatureMap.from_state(templates, values, arrays)
-    active, row, tag = arrays["active"], arrays["row"], arrays["tag"]
-    within = ((active, features.n_features), (row, len(active)), (tag, len(tags)))
-    if any(len(numbers) and not 0 <= numbers.min() <= numbers.max() < stop for numbers, stop in within):
-        raise IndexError("its weights do not fit its features and tags")
-    rows = np.zeros((len(active), len(tags)), np.float32)
-    rows[row, tag] = arrays["weight"]
-    weights = ChainWeights.packed(features.n_features, active, rows, arrays["transition"], arrays["end"])
-    return Tagger(features, tuple(tags), weights, columns, frozenset(words))
+        return cls(features, tags, weights, state["columns"], frozenset(words))
