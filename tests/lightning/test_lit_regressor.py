@@ -153,7 +153,7 @@ def test_what_cannot_work_is_refused():
         L.LitRegressor(net(), class_weight={1: 2.0})
     with pytest.raises(ValueError, match="RegressionHead"):
         trained(L.LitClassifier(net(), "lms"), loader(X, Y))
-    with pytest.raises(ValueError, match=r"scores have shape \(40,\) and targets \(40, 2\)"):
+    with pytest.raises(ValueError, match=r"\(40,\).*\(40, 2\)"):
         trained(L.LitRegressor(net()), loader(X, torch.stack([Y, Y], 1)))
     bad = Y.clone()
     bad[3] = math.nan
