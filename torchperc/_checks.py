@@ -220,9 +220,10 @@ def check_sample_weight(weights: Data, count: int, *, name: str = "sample_weight
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
     values = _one_per_sample(weights, count, name).to(torch.float64)
-    bad = values[~torch.isfinite(values) | (values < 0)].tolist()
-    if bad:
-        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad[0]}; a weight of 0 leaves the sample out")
+    wrong = ~torch.isfinite(values) | (values < 0)
+    if wrong.any():  # for which the host waits once; it need not look for the places
+        bad = values[wrong][0].item()
+        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
     if not all_zero and not values.any():
         raise ValueError(f"{name} is 0 everywhere; at least one sample must count")
     return values
