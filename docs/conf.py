@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
@@ -52,6 +53,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
 nb_execution_cache_path = str(BUILD / ".jupyter_cache")
+get_cache(nb_execution_cache_path).list_cache_records()  # made here: two pages that are read at once would both make it
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
