@@ -79,8 +79,9 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
             at[made], predicted[made] = position, mistake.predicted[0]
             made += 1
         position += 1
-    sample = ids[at[:made]]
-    return Mistakes(sample, at[:made].copy(), problem.coef(sample), predicted[:made].copy())
+    sample, wrong = ids[at[:made]], predicted[:made].copy()
+    size = problem.step_sizes[sample]  # −wrong is y of labels −1/+1, at hand without another look at y
+    return Mistakes(sample, at[:made].copy(), size if problem.num_classes is not None else -wrong * size, wrong)
 
 
 def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
