@@ -180,7 +180,6 @@ DAMAGED = {
     "torch coo": lambda: torch.sparse_coo_tensor(
         torch.tensor([[0, 1, 2, 3], [0, 1, 2, 10**6]]), torch.ones(4).double(), size=(4, 4), check_invariants=False
     ),
-    "meta": lambda: torch.eye(4, dtype=torch.float64).to_sparse().to("meta"),
 }
 FOUR = [1, -1, 1, -1]
 TAKERS = {
@@ -204,6 +203,11 @@ TAKERS = {
 def test_sparse_samples_that_point_outside_their_memory(name):
     with pytest.raises(ValueError, match="X is a damaged sparse matrix"):
         tp.RuleTrainer().fit(linear(), DAMAGED[name](), FOUR)
+
+
+def test_sparse_samples_without_numbers_are_not_called_damaged():
+    with pytest.raises(TypeError, match="X is on the meta device"):
+        tp.RuleTrainer().fit(linear(), torch.eye(4, dtype=torch.float64).to_sparse().to("meta"), FOUR)
 
 
 @pytest.mark.parametrize("name", TAKERS)

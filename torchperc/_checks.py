@@ -277,6 +277,8 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
 
     if len(X.shape) != 2:
         check_shape(tuple(X.shape), name=name)
+    if isinstance(X, torch.Tensor) and X.is_meta:
+        raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
     try:
         if isinstance(X, torch.Tensor):
             shape, values = tuple(X.shape), X.detach().cpu()
@@ -290,7 +292,7 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
             return csr_array(coo_array((coo.data, coo.coords), shape=coo.shape))  # which checks the indices
         given = copy.copy(X)  # the check drops what is allocated and not used
         given.check_format(full_check=look or given.format != "csr")
-    except (IndexError, TypeError, ValueError, NotImplementedError) as error:  # the last for the meta device
+    except (IndexError, TypeError, ValueError) as error:
         remedy = "build it again, for example from scipy.sparse.coo_array"
         raise ValueError(f"{name} is a damaged sparse matrix: {error}; {remedy}") from None
     return csr_array(given)
