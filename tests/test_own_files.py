@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 
 import pytest
 
@@ -11,49 +10,25 @@ from torchperc import _files
 from torchperc._files import FolderInUseError, atomic_path, hidden_folder, hidden_path, locked_folder, moved_aside
 
 
-@pytest.fixture(scope="module")
-def dead():
-    """The number of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
-
-
-def left_by(process, folder, what="part"):
-    return folder / hidden_path(folder, what).name.replace(f"-{os.getpid()}-", f"-{process}-")
-
-
 def names(folder):
     return sorted(path.name for path in folder.rglob("*"))
 
 
-def test_what_a_dead_process_left_is_removed_and_nothing_else(tmp_path, dead):
-    """Of a living process, of another machine, complete once, or of somebody's own name."""
-    name = left_by(dead, tmp_path).name
-    others = [left_by(os.getpid(), tmp_path).name, left_by(1, tmp_path).name, left_by(dead, tmp_path, "old").name]
-    others += [f"{name[:-16]}{'0' * 16}", f"{name}.csv", name[1:], f".torchperc-{dead}", ".torchperc-notes"]
-    for other in others:
-        (tmp_path / other).write_bytes(b"x")
+def test_parts_that_a_killed_process_left_are_removed_a_day_later(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.txt").write_bytes(b"x")
-    folder, file = left_by(dead, tmp_path, "cache"), left_by(dead, tmp_path)
-    (folder / "deep").mkdir(parents=True)
-    (folder / "deep" / "X.npy").write_bytes(b"x")
-    file.write_bytes(b"x")
-    left_by(dead, tmp_path).symlink_to(tmp_path / "mine")  # the link goes, not what it points to
-    _files.remove_stale_files.__wrapped__(tmp_path)
-    assert names(tmp_path) == sorted([*others, "mine", "a.txt"])
-
-
-def test_the_first_name_in_a_folder_and_a_run_that_begins_remove_it(tmp_path, monkeypatch, dead):
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        (folder / left_by(dead, tmp_path, "cache").name).mkdir(parents=True)
-    mine = hidden_folder("cache", tmp_path / "a")
-    assert list((tmp_path / "a").iterdir()) == [mine]
-    assert mine.stat().st_mode & 0o777 == 0o700
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "b"))
-    with locked_folder(tmp_path / "run"):
-        assert names(tmp_path / "b") == []
+    parts = [hidden_path(tmp_path) for _ in range(4)]
+    kept = [parts[0], hidden_folder("old", tmp_path), hidden_folder("cache", tmp_path), tmp_path / ".torchperc-notes"]
+    (parts[1] / "deep").mkdir(parents=True)
+    (parts[1] / "deep" / "X.npy").write_bytes(b"x")
+    parts[2].symlink_to(tmp_path / "mine")  # the link goes, not what it points to
+    for file in (parts[0], parts[3], kept[3]):
+        file.write_bytes(b"x")
+    for path in (*parts[1:], *kept[1:]):
+        os.utime(path, (0, 0), follow_symlinks=False)
+    hidden_path(tmp_path)
+    assert names(tmp_path) == sorted([*(path.name for path in kept), "mine", "a.txt"])
+    assert kept[2].stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_has_one_owner(tmp_path):

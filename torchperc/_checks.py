@@ -64,16 +64,11 @@ class ParameterError(ValueError):
 
     Example:
         >>> error = ParameterError("row 3 has no label; drop such rows with ", Option("missing", "drop"))
-        >>> str(error), error.name, error.value
-        ("row 3 has no label; drop such rows with missing='drop'", 'missing', 'drop')
+        >>> str(error)
+        "row 3 has no label; drop such rows with missing='drop'"
         >>> error.text(lambda option: f"--{option.name} {option.value}")
         'row 3 has no label; drop such rows with --missing drop'
     """
-
-    def __init__(self, *parts: str | Option) -> None:
-        super().__init__(*parts)
-        first = next((part for part in parts if isinstance(part, Option)), Option("", None))
-        self.name, self.value = first
 
     def text(self, spell: Callable[[Option], str] = str) -> str:
         """The message, each parameter spelled by a function."""
@@ -323,19 +318,6 @@ def as_tensor(values: Data, name: str) -> Tensor:
             raise ValueError(f"{name} holds {array.max()}, too large for a signed integer; convert it to float first")
         dtype = np.dtype(np.int64)
     return tensor_view(np.asarray(array, dtype))
-
-
-def numpy_view(values: Tensor) -> Any:
-    """Return a CPU tensor as a numpy array on the same memory, any other tensor as it is.
-
-    numpy is used where torch would start a pool of threads for a small job and wait for it on a busy machine.
-
-    Example:
-        >>> numpy_view(torch.tensor([1.0, 2.0])).max()
-        np.float32(2.0)
-    """
-    plain = values.detach()
-    return plain.numpy() if plain.is_cpu and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor else plain
 
 
 def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:

@@ -6,20 +6,17 @@ import contextlib
 import errno
 import hashlib
 import os
-import re
 import secrets
 import shutil
-import socket
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 from torchperc._checks import Option, ParameterError
 
 LOCK = ".torchperc-lock"
 """The lock file in a folder that a process owns."""
-_HIDDEN = re.compile(r"\.torchperc-(?!old-)[a-z]+-(\d{1,9})-([0-9a-f]{8})[0-9a-f]{8}")
 
 
 class FolderInUseError(ParameterError):
@@ -56,7 +53,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a hidden name beside ``path``; the file or folder written there is renamed to ``path`` at the end.
 
     After an exception, what was written is removed and what was there before stays. A process that is killed leaves
-    ``.torchperc-part-*`` behind, which the next process that writes there removes.
+    ``.torchperc-part-*`` behind, see :func:`hidden_path`.
 
     Example:
         >>> folder = Path(tempfile.mkdtemp())
@@ -105,7 +102,7 @@ def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
             os.replace(path, folder / path.name)
         aside.rmdir()
         raise
-    os.replace(aside, waste)  # if this process is killed from here on, the next one removes it
+    os.replace(aside, waste)  # a part from here on, if this process is killed
     remove(waste)
 
 
@@ -134,13 +131,15 @@ def _flush(path: Path) -> None:
 
 
 def hidden_path(folder: Path, kind: str = "part") -> Path:
-    """Return a free name ``.torchperc-<kind>-<process>-<random>`` in a folder, for something incomplete.
+    """Return a free name ``.torchperc-<kind>-<random>`` in a folder, for something incomplete.
 
-    If the process is killed, the next one that asks for a name in the same folder removes what is left under it.
-    Things of kind ``"old"`` were complete once and are never removed by other processes.
+    Parts that a killed process left there are removed a day later. Things of another kind are never removed.
     """
-    remove_stale_files(folder.absolute())
-    return folder / f".torchperc-{kind}-{os.getpid()}-{_host()}{secrets.token_hex(4)}"
+    with contextlib.suppress(OSError):  # a folder that cannot be listed
+        for left in folder.glob(".torchperc-part-*"):
+            if left.lstat().st_mtime < time.time() - 86400:
+                remove(left)
+    return folder / f".torchperc-{kind}-{secrets.token_hex(8)}"
 
 
 def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
@@ -150,40 +149,12 @@ def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
     return folder
 
 
-@cache
-def remove_stale_files(folder: Path) -> None:
-    """Remove what killed processes of this machine left under hidden names, nothing else; once per folder."""
-    if os.name == "nt":  # os.kill ends a process there
-        return
-    with contextlib.suppress(OSError):  # a folder that cannot be listed
-        for entry in list(os.scandir(folder)):
-            found = _HIDDEN.fullmatch(entry.name)
-            if found and found[2] == _host() and not _is_running(int(found[1])):
-                remove(Path(entry.path))
-
-
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with its content, as far as permissions allow."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)  # which leaves links to folders alone
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-@cache
-def _host() -> str:
-    """Return eight digits for this machine and its process numbers: containers have their own, and share folders."""
-    link = "/proc/self/ns/pid"
-    namespace = os.readlink(link) if os.path.lexists(link) else ""
-    return checksum(f"{socket.gethostname()} {namespace}".encode(), size=4)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError as error:  # PermissionError: another user's process
-        return not isinstance(error, ProcessLookupError)
-    return True
 
 
 @contextlib.contextmanager
@@ -202,7 +173,6 @@ def locked_folder(folder: Path) -> Iterator[Path]:
     """
     from filelock import FileLock, Timeout
 
-    remove_stale_files(Path(tempfile.gettempdir()))  # a killed run may have left its cache there
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, timeout=0)
     try:

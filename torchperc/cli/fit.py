@@ -20,7 +20,7 @@ from jsonargparse import ArgumentError
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
-from torchperc._checks import ParameterError
+from torchperc._checks import ParameterError, first_line
 from torchperc._files import locked_folder, moved_aside, write_atomically
 from torchperc.cli.output import print_table, say, warn
 from torchperc.learn.candidates import few_threads
@@ -202,7 +202,7 @@ def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
             raise
         if process_group.rank_and_size()[1] > 1:
             raise process_group.lost(error) from None
-        where, why = ":".join(os.environ.get(name, "?") for name in _MEETING), process_group.plain_text(error)
+        where, why = ":".join(os.environ.get(name, "?") for name in _MEETING), first_line(error)
         remedy = f"check {' and '.join(_MEETING)}, and that all processes were started"
         raise ValueError(f"the processes did not meet at {where} in time ({why}); {remedy}") from None
 

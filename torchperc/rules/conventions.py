@@ -31,26 +31,21 @@ class Verdict(Enum):
         'an epoch without a mistake: these weights separate the training data'
     """
 
-    SEPARATED = "separated"
-    NOT_SEPARABLE = "not separable"
-    CYCLING = "cycling"
-    BUDGET = "budget"
-    CONVERGED = "converged"
-    STOPPED_EARLY = "stopped early"
-    UNBOUNDED = "unbounded"
+    SEPARATED = "separated", "an epoch without a mistake: these weights separate the training data"
+    NOT_SEPARABLE = "not separable", "it is proved that no hyperplane separates the training data"
+    CYCLING = "cycling", "the weights of an earlier epoch recurred: in this order the run repeats forever"
+    BUDGET = "budget", "reached max_epochs with mistakes left: try more epochs, or select averaged or pocket"
+    CONVERGED = "converged", "the gradient is below tol, or the loss has stopped falling"
+    STOPPED_EARLY = "stopped early", "the loss on the validation samples has stopped falling"
+    UNBOUNDED = "unbounded", "the loss has no minimum: a hyperplane separates the samples, so it falls forever"
 
-    @property
-    def sentence(self) -> str:
-        """What the verdict means."""
-        return {
-            Verdict.SEPARATED: "an epoch without a mistake: these weights separate the training data",
-            Verdict.NOT_SEPARABLE: "it is proved that no hyperplane separates the training data",
-            Verdict.CYCLING: "the weights of an earlier epoch recurred: in this order the run repeats forever",
-            Verdict.BUDGET: "reached max_epochs with mistakes left: try more epochs, or select averaged or pocket",
-            Verdict.CONVERGED: "the gradient is below tol, or the loss has stopped falling",
-            Verdict.STOPPED_EARLY: "the loss on the validation samples has stopped falling",
-            Verdict.UNBOUNDED: "the loss has no minimum: a hyperplane separates the samples, so it falls forever",
-        }[self]
+    def __new__(cls, value: str, sentence: str = "") -> Verdict:
+        """Return the member of a value, with the sentence that says what it means."""
+        member = object.__new__(cls)
+        member._value_, member.sentence = value, sentence
+        return member
+
+    sentence: str
 
 
 class Order:

@@ -91,9 +91,6 @@ def predicted_as(scores: Any, label: int, tie: int, margin: float, error: float)
     return label
 
 
-# --- how far a rounded score can be off ----------------------------------------------------------------------------
-
-
 class RoundingBound(NamedTuple):
     """A bound of the rounding error of a score: γ·(‖w‖·radius + |b|) + floor.
 
@@ -144,9 +141,6 @@ def _matmul_roundoff() -> float:
     except RuntimeError:  # the settings of one backend were changed by themselves
         chosen = "medium"
     return {"highest": 2.0**-24, "high": 2.0**-11}.get(chosen, 2.0**-8)
-
-
-# --- exact decisions ----------------------------------------------------------------------------------------------
 
 
 def exact_score(x: Array, weight: Array, bias: float) -> Fraction:

@@ -238,9 +238,6 @@ def _array(name: str, given: Any, ndim: int = 1, integers: bool = False) -> Arra
     return found.astype(np.int64 if integers else np.float64)
 
 
-# --- one validator ------------------------------------------------------------------------------------------------
-
-
 def _fail(name: str, what: str) -> NoReturn:
     raise ValueError(f'"{name}" {what}')
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,6 @@ from torchperc._checks import (
     check_labels,
     check_number,
     check_sample_weight,
-    numpy_view,
 )
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, host
@@ -30,9 +28,6 @@ from torchperc.samples.rows import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
-
-
-# --- nets ---------------------------------------------------------------------------------------------------------
 
 
 def check_net(net: object) -> Net:
@@ -62,7 +57,7 @@ def weights_of(net: Net, *, to_cpu: bool) -> Weights:
     if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
         weight, bias = weight.cpu(), bias.cpu()
     weights = Weights(weight, bias).clone()
-    if not all(bool(abs(numpy_view(values)).max() < math.inf) for values in weights):
+    if not all(bool(values.isfinite().all()) for values in weights):
         raise ValueError("net has weights that are not finite; reset them first")
     return weights
 
@@ -88,9 +83,6 @@ def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | N
     if isinstance(own, torch.dtype) and own.is_floating_point:
         return own
     return getattr(torch, str(own)) if str(own) in ("float32", "float64") else default or torch.get_default_dtype()
-
-
-# --- weights of samples, steps, bias ------------------------------------------------------------------------------
 
 
 def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
@@ -158,9 +150,6 @@ def _check_updates(step_sizes: Array, samples: Samples) -> None:
     largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
     if 0.0 < largest * least < torch.finfo(samples.dtype).tiny or (largest and not largest * least):
         raise ValueError(f"X holds no number above {largest:g}, so steps of {least:g} vanish; scale X up")
-
-
-# --- problems -----------------------------------------------------------------------------------------------------
 
 
 def make_problem(

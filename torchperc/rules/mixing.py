@@ -48,7 +48,8 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     samples = problem.samples
     given = {name: value for name, value in vars(trainer).items() if name != "_streams"}
     given["X"] = f"{'sparse' if samples.sparse else 'dense'}, {samples.dtype}, {samples.n_features} features"
-    given |= {"validation": validation is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
+    given |= {f"net.{name}": problem.digest([values]) for name, values in start._asdict().items()}
+    given["validation"] = validation is not None
     process_group.check_same_options(given)
     if trainer.class_weight == "balanced":
         counts = process_group.gather(Counter(problem.y[ids].tolist()))

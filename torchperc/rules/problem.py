@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, check_labels, numpy_view, weights_overflow
+from torchperc._checks import Data, check_labels, weights_overflow
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
 from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
@@ -87,19 +87,16 @@ class Weights(NamedTuple):
 
     def clone(self) -> Weights:
         """Return a copy, laid out in memory as the original."""
-        views = map(numpy_view, self)
-        return Weights(*(v.clone() if isinstance(v, Tensor) else torch.from_numpy(v.copy(order="K")) for v in views))
+        return Weights(*(values.detach().clone() for values in self))
 
     def scaled(self, factor: float) -> Weights:
         """Return the weights times a number; for 1, these weights themselves."""
-        if factor == 1.0:
-            return self
-        return Weights(*(torch.as_tensor(numpy_view(values) * factor) for values in self))
+        return self if factor == 1.0 else Weights(*(values * factor for values in self))
 
     @property
     def any_nonzero(self) -> bool:
         """Whether some weight is not 0."""
-        return any(bool(numpy_view(values).any()) for values in self)
+        return any(bool(values.any()) for values in self)
 
     def plus(self, other: Weights) -> Weights:
         """Return the sum of two sets of weights, where the other one is."""
@@ -398,9 +395,6 @@ class Problem:
         """Return checked samples of the width, type and device of the training samples."""
         own = self.samples
         return as_samples(X, dtype=own.dtype, device=own.device, n_features=own.n_features, name=name)
-
-
-# --- joint features φ(x, k): one weight vector for all classes ---
 
 
 @dataclass(frozen=True, eq=False)

@@ -376,9 +376,6 @@ class RuleRun:
         self._total, self._counted = state["total"], state["counted"]
 
 
-# --- online ---------------------------------------------------------------------------------------------------------
-
-
 class Stream:
     """The weights that a stream of samples has led to, and the sum for their average."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -97,9 +97,8 @@ class RuleTrainer:
         self.kernel = _kernel(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
-        for conflict in self._conflicts():
-            raise ValueError(f"{conflict}; leave it out")
-        self._needs_all_samples = next(self._why_not_online(), None)
+        self._check_combination()
+        self._not_online = self._need_all_samples(online=True)
         self._streams: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 
     @property
@@ -112,24 +111,34 @@ class RuleTrainer:
         """The functional margin that every sample must exceed."""
         return self.rule.margin
 
-    def _conflicts(self) -> Iterator[str]:
-        """Yield what cannot be used together."""
-        order = self.order if isinstance(self.order, str) else "explicit"
+    def _check_combination(self) -> None:
+        """Refuse options that cannot be used together."""
         if self.kernel is not None and self.prove:
-            yield "prove=True is about hyperplanes in the space of X, and there is a kernel"
+            raise ValueError("prove=True is about hyperplanes in the space of X, and there is a kernel; leave it out")
         if self.kernel is not None and self.engine not in ("auto", "reference"):
-            yield f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}"
-        if self.distributed is None:
-            return
-        mixed = f"cannot be used with distributed={self.distributed!r}:"
-        if self.kernel is not None:
-            yield f"a kernel {mixed} support vectors are not shared"
-        if self.prove:
-            yield f"prove=True {mixed} the proof needs all samples in one process"
-        if order not in ("given", "shuffled"):
-            yield f"order={order!r} {mixed} each process orders its own samples"
-        if self.select in ("voted", "pocket"):
-            yield f"select={self.select!r} {mixed} weights are mixed after a pass"
+            raise ValueError(f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}; leave it out")
+        for option in self._need_all_samples(online=False) if self.distributed else ():
+            why = "needs all samples in one process; leave it out"
+            raise ValueError(f"{option} cannot be used with distributed={self.distributed!r}: it {why}")
+
+    def _need_all_samples(self, online: bool) -> list[str]:
+        """Return the options that need all samples in one place, or ``online`` at one time."""
+        order = self.order if isinstance(self.order, str) else "explicit"
+        used = {
+            "a kernel": self.kernel is not None,
+            "prove=True": self.prove,
+            f"order={order!r}": order not in ("given", "shuffled"),
+            f"select={self.select!r}": self.select in ("voted", "pocket"),
+        }
+        if online:
+            used |= {
+                f"distributed={self.distributed!r}": self.distributed is not None,
+                "select='best-validation'": self.select == "best-validation",
+                "bias_step='radius'": self.bias_step == "radius",
+                "class_weight='balanced'": isinstance(self.class_weight, str),
+                "order='shuffled'": order == "shuffled",
+            }
+        return [option for option, given in used.items() if given]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -264,24 +273,8 @@ class RuleTrainer:
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
-        if self._needs_all_samples:
-            what = f"{self._needs_all_samples} needs all samples, which partial_fit never sees together"
-            raise ValueError(f"{what}; use fit")
-
-    def _why_not_online(self) -> Iterator[str]:
-        """Yield the options that need all samples at once."""
-        if self.distributed is not None:
-            yield f"distributed={self.distributed!r}"
-        if self.select in ("voted", "pocket", "best-validation"):
-            yield f"select={self.select!r}"
-        if self.bias_step == "radius":
-            yield "bias_step='radius'"
-        if isinstance(self.class_weight, str):
-            yield "class_weight='balanced'"
-        if self.kernel is not None:
-            yield "a kernel"
-        if not isinstance(self.order, str) or self.order != "given":
-            yield "an order other than 'given'"
+        for option in self._not_online:
+            raise ValueError(f"{option} needs all samples, which partial_fit never sees together; use fit")
 
 
 def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:

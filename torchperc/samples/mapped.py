@@ -156,17 +156,14 @@ def is_chunked(X: object) -> bool:
     return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > CHUNK)
 
 
-def chunked(
-    X: Any, dtype: torch.dtype | None = None, *, n_features: int | None = None, name: str = "X", checked: bool = False
-) -> Chunked:
-    """Return a mapped array or CSR pieces as samples, checked all before, or each time they are read.
+def chunked(X: Any, dtype: torch.dtype | None = None, *, n_features: int | None = None, name: str = "X") -> Chunked:
+    """Return a mapped array or CSR pieces as samples, which are checked each time they are read.
 
     Args:
         X: a memory map or :class:`CsrParts`.
         dtype: the type to compute in; their own by default.
         n_features: the number of features they must have, if known.
         name: the parameter's name for error messages.
-        checked: read and check all samples first.
     """
     if dtype is None:
         own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
@@ -176,20 +173,16 @@ def chunked(
     else:
         check_shape(X.shape, n_features, name)
         bounds = [*range(0, len(X), max(1, CHUNK // max(1, X.shape[1] * X.itemsize))), len(X)]
-    known = False  # whether all samples are known to be finite
 
     def load(number: int) -> Samples:
         first, last = bounds[number : number + 2]
         if isinstance(X, CsrParts):
             piece = X.load(number)
             return Sparse(convert.sparse_features(piece, dtype=dtype, width=n_features, name=name, first=first))
-        some = np.asarray(X[first:last])
-        return Dense(convert.features(some, dtype=dtype, name=name, first=first, finite=not known))
+        return Dense(convert.features(np.asarray(X[first:last]), dtype=dtype, name=name, first=first))
 
     like = load(next(number for number, first in enumerate(bounds) if first < bounds[number + 1]))
-    samples = Chunked(bounds, load, like, _page_release(X))
-    known = checked and math.isfinite(samples.max_squared_norm)
-    return samples
+    return Chunked(bounds, load, like, _page_release(X))
 
 
 def _page_release(X: Any) -> Callable[[], None]:
@@ -218,10 +211,12 @@ def as_samples(
         how = "read in chunks" if is_chunked(X) else "sparse"
         raise TypeError(f"{name} is {how}, which needs a net on the CPU, found {device}; use net.cpu() or a dense X")
     if is_chunked(X):
-        return chunked(X, dtype, n_features=n_features, name=name, checked=True)
+        samples: Samples = chunked(X, dtype, n_features=n_features, name=name)
+        _ = samples.max_squared_norm  # for which all of them are read and checked
+        return samples
     if is_sparse(X):
         options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
-        samples: Samples = Sparse(convert.sparse_features(X, **options, look=False))
+        samples = Sparse(convert.sparse_features(X, **options, look=False))
         if math.isfinite(samples.max_squared_norm):
             return samples
         return Sparse(convert.sparse_features(X, **options))  # scipy finds out why, or puts it in order

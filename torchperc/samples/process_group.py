@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import lazy_loader
-import numpy as np
+
+from torchperc._checks import first_line
 
 if TYPE_CHECKING:
     import torch
@@ -37,26 +37,15 @@ def is_lost(error: BaseException) -> bool:
     return known or (isinstance(error, RuntimeError) and _LOST.search(str(error)) is not None)
 
 
-def lost(error: BaseException) -> ProcessError:
+def lost(error: Exception) -> ProcessError:
     """Return the error of a process that cannot go on without another, in plain words."""
     if isinstance(error, ProcessError):
         return error
     rank, size = rank_and_size()
     return ProcessError(
         f"process {rank} of {size} lost the others: one of them has ended or did not answer in time "
-        f"({plain_text(error)}); look at its output, and resume from the last checkpoint"
+        f"({first_line(error)}); look at its output, and resume from the last checkpoint"
     )
-
-
-def plain_text(error: BaseException) -> str:
-    """Return the message of an error of torch, without the place in its source and its advice.
-
-    Example:
-        >>> plain_text(RuntimeError("[gloo/pair.cc:5] Connection closed by peer [::1]:9. This is typically …"))
-        'Connection closed by peer [::1]:9'
-    """
-    first = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
-    return first.partition(". This is typically")[0].rstrip(".")
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -135,18 +124,8 @@ def check_same_options(options: Mapping[str, Any]) -> None:
     names = {key: getattr(v, "__qualname__", type(v).__qualname__) for key, v in options.items() if callable(v)}
     for rank, others in enumerate(every := gather({**options, **names})):
         for name, value in every[0].items():
-            if not _equal(value, others[name]):
-                found, here = (textwrap.shorten(repr(each), 200) for each in (value, others[name]))
+            if value != others[name]:
                 raise ValueError(
-                    f"{name} differs between processes: {found} in process 0, {here} in process {rank}; start all "
-                    "processes with the same options and data of the same kind"
+                    f"{name} differs between processes: {value!r} in process 0, {others[name]!r} in process {rank}; "
+                    "start all processes with the same options and data of the same kind"
                 )
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, arrays and tensors element by element."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return type(one) is type(other) and np.array_equal(one, other)

@@ -33,12 +33,6 @@ class Samples(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    # --- one sample ---
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return w·x_i + b for each row of the weight: (K,)."""
-        return self.take(torch.tensor([i])).scores(weight, bias)[0]
-
     @abstractmethod
     def add(self, i: int, coef: float, target: Tensor) -> None:
         """Add coef·x_i to a target (d,) in place."""
@@ -46,8 +40,6 @@ class Samples(ABC):
     @abstractmethod
     def row(self, i: int) -> tuple[Array | slice, Array]:
         """Return the columns and the numbers of one sample in float64; all columns where it is dense."""
-
-    # --- some samples ---
 
     @abstractmethod
     def take(self, index: Tensor) -> Samples:
@@ -66,8 +58,6 @@ class Samples(ABC):
         for samples, at in self.parts(order):
             for some in at.split(max(1, size // (8 * samples.terms))):
                 yield samples.take(some)
-
-    # --- all samples ---
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         """Return w·x + b for all samples: (N, K)."""
@@ -211,9 +201,7 @@ class Sparse(Samples):
 
     @cached_property
     def terms(self) -> int:
-        starts = self.X.indptr  # a block at a time, which needs no memory for all the differences
-        blocks = (starts[first : first + _BLOCK + 1] for first in range(0, len(self), _BLOCK))
-        return max(int(np.diff(block).max(initial=1)) for block in blocks)
+        return int(np.diff(self.X.indptr).max(initial=1))
 
     def row(self, i: int) -> tuple[Array, Array]:
         part = slice(self.X.indptr[i], self.X.indptr[i + 1])
