@@ -33,7 +33,7 @@ def test_a_stream_is_one_pass(classes, select):
 
 NOT_ONLINE = [
     *({"select": select} for select in ("voted", "pocket", "best-validation")),
-    {"kernel": "rbf"}, {"order": "shuffled"}, {"order": [0]}, {"bias_step": "radius"}, {"class_weight": "balanced"},
+    {"kernel": "rbf"}, {"prove": True}, {"order": "shuffled"}, {"order": [0]}, {"bias_step": "radius"}, {"class_weight": "balanced"},
 ]  # fmt: skip
 
 

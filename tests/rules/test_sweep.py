@@ -91,9 +91,8 @@ def test_a_given_gamma_sets_the_bound():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"orders": [[0, 1, 2, 2]]}, r"orders\[0\] is not a permutation"),
-        ({"orders": [[0, 1, 2]]}, "rows of 4 sample numbers"),
-        ({"orders": [[0.0, 1, 2, 3]]}, "rows of 4 sample numbers"),
+        ({"orders": [[0, 1, 2, 4]]}, "names sample 4"),
+        ({"orders": [[0.0, 1, 2, 3]]}, "integer sample numbers"),
         ({"orders": [[0, 1, 2, 3]], "seeds": [1]}, "give one of them"),
         ({"seeds": []}, "must not be empty"),
         ({"seeds": [-1]}, "seeds=-1 must be at least 0"),
@@ -107,6 +106,8 @@ def test_a_given_gamma_sets_the_bound():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         tp.sweep(*tp.data.gate("AND"), **options)
+    with pytest.raises(TypeError, match="found int"):
+        tp.sweep(*tp.data.gate("AND"), orders=[0, 1, 2, 3])
 
 
 def test_bad_data():

@@ -118,17 +118,6 @@ def test_pieces_that_do_not_fit_are_refused(tmp_path):
         CsrParts([tmp_path / "y.npz"])
 
 
-def test_epochs_are_shown_on_a_terminal(tmp_path, small_parts, capsys, monkeypatch):
-    X, y = integers(10, count=500)
-    fit(mapped(tmp_path, X), y)
-    assert capsys.readouterr() == ("", "")  # standard error is no terminal
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    fit(mapped(tmp_path, X), y)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "epoch 2: " in said.err
-
-
 READERS = {  # bytes of a chunk, what reads 400 MB, and how many MB may be in memory
     "rule": (2**26, "tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(100).double(), X, y)", 230),
     "prepared": (

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.rules.log_files import digest as of_named
 from torchperc.sequences import ChainPerceptron, Sequences, load_log
 from torchperc.sequences.rule import ChainProblem
 
@@ -159,9 +158,9 @@ def test_a_log_comes_back_from_its_file(saved):
 def test_a_log_that_points_outside_its_data_is_refused(saved, name, change):
     _, path, X, y = saved
     with np.load(path) as file:
-        arrays = {key: file[key] for key in file.files if key != "checksum"}
+        arrays = dict(file)
     arrays[name] = change(arrays[name])
-    np.savez(path, **arrays, checksum=of_named(arrays))
+    np.savez(path, **arrays)
     with pytest.raises(ValueError, match="damaged"):
         load_log(path, X, y)
 

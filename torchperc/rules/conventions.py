@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,15 +67,10 @@ class Order:
 
     def __init__(self, order: Any, ids: Array, seed: int = 0, max_epochs: int = 1, bounds: Array | None = None) -> None:
         self.name = order if isinstance(order, str) else "explicit"
-        self.ids, self.seed = ids, seed
-        self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)
+        self.ids, self.generator = ids, torch.Generator().manual_seed(seed)
+        self.table: Any = None if isinstance(order, str) else _table(order, ids, max_epochs)
         self.no_mistake_left = False
         self._chunks = [ids] if bounds is None else np.split(ids, np.searchsorted(ids, bounds[1:-1]))
-
-    @cached_property
-    def generator(self) -> torch.Generator:
-        """The random generator of the permutations and picks."""
-        return torch.Generator().manual_seed(self.seed)
 
     @property
     def repeats(self) -> bool:
@@ -107,10 +101,8 @@ class Order:
                 pick = int(torch.randint(len(wrong), (1,), generator=self.generator))
                 yield wrong[pick : pick + 1]
 
-    def _row(self, number: int) -> Array:
-        assert self.table is not None
-        row: Array = self.table if self.table.ndim == 1 else self.table[number]
-        return row
+    def _row(self, number: int) -> Any:
+        return self.table if self.table.ndim == 1 else self.table[number]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the random state."""

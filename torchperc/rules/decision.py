@@ -143,17 +143,6 @@ def _matmul_roundoff() -> float:
     return {"highest": 2.0**-24, "high": 2.0**-11}.get(chosen, 2.0**-8)
 
 
-def exact_score(x: Array, weight: Array, bias: float) -> Fraction:
-    """Return w·x + b in exact arithmetic.
-
-    Example:
-        >>> exact_score(np.array([1e16, 1.0, -1e16]), np.ones(3), 0.5)
-        Fraction(3, 2)
-    """
-    products = (Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), weight.tolist(), strict=True) if a and b)
-    return sum(products, Fraction(bias))
-
-
 def decide_exactly(
     weight: Array, bias: Array, x: Array, label: int, rule: PerceptronRule, largest: float = math.inf
 ) -> int:
@@ -170,7 +159,9 @@ def decide_exactly(
     error = 0.0 if size == 0.0 and not weight.any() else 1.01 * terms * (2.0**-53 * size + 2.0**-1070)
     found = predicted_as(scores.tolist(), label, rule.code, rule.margin, error)
     if found == UNCLEAR:
-        exact = [exact_score(x, row, float(offset)) for row, offset in zip(weight, bias, strict=True)]
+        exact = [Fraction(offset) for offset in bias.tolist()]
+        for k, row in enumerate(weight.tolist()):
+            exact[k] += sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), row, strict=True) if a and b)
         found = predicted_as(exact, label, rule.code, rule.margin, 0)
     return found
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -59,15 +59,3 @@ ALL = (
     Dialect("river", "update", "unit", "given", "last", 1.0, "one sample at a time, as `partial_fit` does"),
 )
 NOTE_A, NOTE_B, NOTE_C, NOTE_D, NOTE_E, SCIKIT_LEARN, MLXTEND, RIVER = ALL
-
-
-def table() -> str:
-    """All dialects as a Markdown table.
-
-    Example:
-        >>> print(table().splitlines()[2])
-        | note A | update | unit | given | last | 1 | bias as weight w₀ of a constant x₀ = 1; learning rate η |
-    """
-    names = list(asdict(NOTE_A))
-    rows = [[f"{value:g}" if isinstance(value, float) else value for value in asdict(each).values()] for each in ALL]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (names, ["---"] * len(names), *rows))

@@ -109,8 +109,6 @@ class MistakeLog:
         """The class that each sample was taken for."""
         return torch.from_numpy(self.mistakes.predicted)
 
-    # --- the models ---
-
     def weights_at(self, t: int) -> Any:
         """Return the weights after the first ``t`` mistakes, before scaling."""
         if check_int("t", t, at_least=0) > len(self):
@@ -173,8 +171,6 @@ class MistakeLog:
         ends = self.mistakes_by_epoch().cumsum(0) if len(self.epoch_ends) else torch.zeros(1, dtype=torch.int64)
         return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
 
-    # --- what happened ---
-
     def dual(self) -> Tensor:
         """Return the sum of coefficients per training sample: (N,), or (N, K) with K classes."""
         total = torch.from_numpy(self.problem.dual(self.mistakes) * self.problem.scale)
@@ -228,8 +224,6 @@ class MistakeLog:
         if not np.array_equal(labels, self.problem.y):
             raise ValueError("y are not the labels of this log; give all samples in their order over the processes")
         return replace(self, problem=replace(self.problem, samples=samples))
-
-    # --- on disk ---
 
     def save(self, path: str | Path) -> None:
         """Write the log atomically to one file.

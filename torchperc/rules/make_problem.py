@@ -20,7 +20,7 @@ from torchperc._checks import (
     check_sample_weight,
 )
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.rules.decision import PerceptronRule, host
+from torchperc.rules.decision import host
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
@@ -161,11 +161,18 @@ def make_problem(
     ``None`` the learning rate if training starts from zero weights, else 1. ``both`` requires at least two classes.
     """
     if trainer.kernel is not None:
-        samples = _kernel_samples(net, X, num_classes)
+        if net is not None:
+            found = type(net).__name__
+            raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {found}")
+        if num_classes is not None:
+            check_int("num_classes", num_classes, at_least=2)
+        samples = as_samples(X, dtype=dtype_of(X, default=torch.float64))
     else:
         if start is None:
             start = weights_of(check_net(net), to_cpu=trainer.engine in ("auto", "compiled"))
-            warn_if_stuck(trainer.rule, start)
+            if trainer.tie == "strict" and not trainer.margin and not start.any_nonzero:
+                what = "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing moves"
+                warnings.warn(f"{what}; use tie='update' (y·s ≤ 0), or start from other weights", stacklevel=5)
         dtype, device, num_classes = start.bias.dtype, start.bias.device, classes_of(net)
         samples = as_samples(X, dtype=dtype, device=device, n_features=net.in_features)
     if scale is None:
@@ -194,15 +201,6 @@ def make_problem(
     return problem, problem.laid_out(start), ids
 
 
-def _kernel_samples(net: object, X: Data, num_classes: object) -> Samples:
-    """Return checked samples for a kernel."""
-    if net is not None:
-        raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
-    if num_classes is not None:
-        check_int("num_classes", num_classes, at_least=2)
-    return as_samples(X, dtype=dtype_of(X, default=torch.float64))
-
-
 def check_validation(validation: Any, problem: Problem) -> tuple[Samples, Any] | None:
     """Return checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
@@ -220,13 +218,6 @@ def chunk_bounds(samples: Samples, order: object) -> Array | None:
         what = "X is larger than memory: order='shuffled' shuffles the chunks, and the samples within each chunk"
         warnings.warn(what, UserWarning, stacklevel=5)
     return np.asarray(samples.bounds)
-
-
-def warn_if_stuck(rule: PerceptronRule, start: Weights) -> None:
-    """Warn that a strict tie never leaves zero weights."""
-    if rule.tie == "strict" and not rule.margin and not start.any_nonzero:
-        what = "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever move"
-        warnings.warn(f"{what}. Use tie='update' (y·s ≤ 0), or start from other weights.", UserWarning, stacklevel=6)
 
 
 def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate]:

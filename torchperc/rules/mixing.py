@@ -85,7 +85,7 @@ class MixedRun(RuleRun):
     def _pass(self, presented: int) -> int:
         made, failure = Mistakes.of(()), None
         try:
-            made = self._local_pass()
+            made, _ = self._learn(0)
         except Exception as error:  # of which the others must hear
             failure = error
         own = self._change(made)
@@ -107,13 +107,6 @@ class MixedRun(RuleRun):
         self._ends.append(presented + self._steps)
         return int(messages[:, -2].sum())
 
-    def _local_pass(self) -> Mistakes:
-        found, done = [], 0
-        for part, count in self._present():
-            found.append(part.moved(0, done))
-            done += count
-        return Mistakes.joined(found)
-
     def _change(self, made: Mistakes, steps: int | None = None) -> Weights:
         """Return what mistakes add to the weights, in float64; over so many steps, the sum after each of them."""
         zeros = Weights(*map(torch.zeros_like, self._mixed))
@@ -133,7 +126,7 @@ class MixedRun(RuleRun):
         order = columns[1].argsort()
         made = Mistakes(*(column[order] for column in columns))
         elsewhere = process_group.rank_and_size()[1] > 1
-        samples = cast(Samples, _Elsewhere(self.samples, len(y))) if elsewhere else self.samples
+        samples = cast(Samples, _Elsewhere(problem.samples, len(y))) if elsewhere else problem.samples
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
         ends = torch.tensor(self._ends, dtype=torch.int64)
         return MistakeLog(MixedProblem(*of_all), self.start, (made,), ends, self._conventions)

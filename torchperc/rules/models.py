@@ -63,13 +63,9 @@ class LinearModel(Model):
     bias: Tensor
     num_classes: int | None = None
 
-    @property
-    def n_features(self) -> int:
-        """The number of features."""
-        return self.weight.shape[1]
-
-    def _samples(self, X: Data) -> Samples:
-        return as_samples(X, dtype=self.weight.dtype, device=self.weight.device, n_features=self.n_features)
+    def _samples(self, X: Data, n_features: int | None = None) -> Samples:
+        width = n_features or self.weight.shape[1]
+        return as_samples(X, dtype=self.weight.dtype, device=self.weight.device, n_features=width)
 
     def row_scores(self, samples: Samples) -> Tensor:
         """Return w·x + b."""

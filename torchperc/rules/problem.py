@@ -243,8 +243,6 @@ class Problem:
         margins: Array = tpf.functional_margins(scores, torch.from_numpy(self.y)).numpy()
         return margins
 
-    # --- many updates ---
-
     def signed(self, mistakes: Mistakes) -> Array:
         """Return what each mistake adds to each score's weights: (M, 1), or (M, K) with +c at y, −c at the rival."""
         if self.num_classes is None:
@@ -310,8 +308,6 @@ class Problem:
         weight, bias = weights.scaled(self.scale)
         return LinearModel(weight.contiguous(), bias, self.num_classes)
 
-    # --- about the weights ---
-
     def norm(self, weights: Weights) -> float:
         """Return √(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
         return weights_norm(*weights, self.bias_step)
@@ -332,8 +328,6 @@ class Problem:
         """Return R² = max ‖x‖² + β over some samples, β being the bias step; twice that with K classes."""
         squares = host(self.samples.squared_norms())[ids]
         return (float(squares.max()) + self.bias_step) * (1 if self.num_classes is None else 2)
-
-    # --- the decisions of many states ---
 
     def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S).
@@ -359,8 +353,6 @@ class Problem:
     def labels(self, scores: Array) -> Array:
         """Return what scores (…, K) decide for: −1/+1, or the lowest index among the largest."""
         return np.where(scores[..., 0] >= 0, 1, -1) if self.num_classes is None else scores.argmax(-1)
-
-    # --- data and files ---
 
     def data_hash(self) -> str:
         """Return a hash of samples and labels."""
@@ -401,19 +393,15 @@ class Problem:
 class JointModel(LinearModel):
     """One weight vector (1, D) over joint features φ: (N, d) → (N, K, D)."""
 
-    sample_features: int = 0
-    features: Callable[[Tensor], Tensor] | None = None
+    n_features: int = field(kw_only=True)
+    features: Callable[[Tensor], Tensor] = field(kw_only=True)
 
-    @property
-    def n_features(self) -> int:
-        """The number of features of a sample."""
-        return self.sample_features
+    def _samples(self, X: Data, n_features: int | None = None) -> Samples:
+        return super()._samples(X, self.n_features)
 
     def row_scores(self, samples: Samples) -> Tensor:
         """Return w·φ(x, k) for every class: (N, K)."""
-        assert self.features is not None
-        phi = self.features
-        return in_blocks(samples, lambda block: phi(block.dense()) @ self.weight[0])
+        return in_blocks(samples, lambda block: self.features(block.dense()) @ self.weight[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -450,7 +438,8 @@ class JointProblem(Problem):
 
     def model(self, weights: Weights) -> Model:
         """Return the classifier with these weights, scaled; do not change them afterwards."""
-        return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.n_features, self.features)
+        width, given = self.samples.n_features, weights.scaled(self.scale)
+        return JointModel(*given, self.num_classes, n_features=width, features=self.features)
 
     def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
         """Return the scores of samples for S states at once: weight (S, 1, D) → (n, S, K)."""

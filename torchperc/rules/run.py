@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,19 @@ class RuleResult:
         return self.model.predict(X)
 
 
+def _record(
+    problem: Problem, weights: Any, made: int, total: float, epoch: int = 1, error: float | None = None
+) -> EpochRecord:
+    """Return the record of an epoch; ``total`` is Σ c over all mistakes, NaN if training began with other weights."""
+    norm = problem.norm(weights)
+    if not math.isfinite(norm):
+        raise weights_overflow()
+    return EpochRecord(epoch, made, norm * problem.scale, error, norm / total if total > 0 else None)
+
+
+_COUNTS = ("cycle", "_ends", "_seen", "_total", "_counted")  # what a saved run holds as it is
+
+
 class RuleRun:
     """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
 
@@ -169,15 +183,10 @@ class RuleRun:
         self._total = math.nan if start.any_nonzero else 0.0  # Σ c over all mistakes
         self._counted = 0.0  # the mistakes, as the mistake bound counts them
 
-    @property
-    def samples(self) -> Samples:
-        """The training samples."""
-        return self.problem.samples
-
     @cached_property
     def count(self) -> int:
         """The number of training samples, in all processes."""
-        return sum(self._gather(len(self.samples)))
+        return sum(self._gather(len(self.problem.samples)))
 
     def _gather(self, value: Any) -> list[Any]:
         """Return a value of every process that takes part: this one."""
@@ -187,34 +196,28 @@ class RuleRun:
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         made = self._pass(self._ends[-1] if self._ends else 0)
-        norm = self.problem.norm(self.weights)
-        if not math.isfinite(norm):
-            raise weights_overflow()
-        upper = norm / self._total if self._total > 0 else None
-        error = self._validation_error()
-        record = EpochRecord(len(self.history) + 1, made, norm * self.problem.scale, error, upper)
+        record = _record(self.problem, self.weights, made, self._total, len(self.history) + 1, self._validation_error())
         self.history.append(record)
         self.verdict = self._judge(record)
         return record
 
-    def _present(self) -> Iterator[tuple[Mistakes, int]]:
-        """Present the samples of one epoch; yield the mistakes in each part of them, and its length."""
-        problem = self.problem
+    def _learn(self, presented: int) -> tuple[Mistakes, int]:
+        """Present the samples of one epoch, after so many others; return the mistakes, and where the epoch ends."""
+        problem, found = self.problem, []
         for ids in self.order.epoch(len(self.history), lambda: problem.mistakes(self.weights)):
             for part, first, local in problem.parts(ids):
-                yield self.engine(part, self.weights, local).moved(first, 0), len(local)
+                found.append(self.engine(part, self.weights, local).moved(first, presented))
+                presented += len(local)
+        return Mistakes.joined(found), presented
 
     def _pass(self, presented: int) -> int:
         """Make one epoch, of which the first sample comes after so many others; return the mistakes made."""
-        made = 0
-        for found, count in self._present():
-            if len(found.sample):
-                self._found.append(found.moved(0, presented))
-                self._total += float(np.abs(found.coef).sum())
-            made, presented = made + len(found.sample), presented + count
-        self._ends.append(presented)
-        self._counted += made
-        return made
+        found, end = self._learn(presented)
+        self._found.append(found)
+        self._ends.append(end)
+        self._total += float(np.abs(found.coef).sum())
+        self._counted += len(found.sample)
+        return len(found.sample)
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
@@ -245,8 +248,6 @@ class RuleRun:
         """Write the selected weights into a net as far as known: averaged, for a vote too, else the current ones."""
         (self._averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
 
-    # --- what the curves show ---
-
     def survey(self) -> tuple[float, float]:
         """Return the mean perceptron criterion and the smallest functional margin of the training samples now."""
         margins = self.problem.functional_margins(self.weights)
@@ -274,8 +275,6 @@ class RuleRun:
                 slack = 2 * self.problem.rule.margin / float(sizes[0])
                 values["theory/bound"] = (self.squared_radius + slack) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
-
-    # --- verdict and selection ---
 
     def _judge(self, record: EpochRecord) -> Verdict | None:
         clean = record.mistakes == 0 or self.order.no_mistake_left
@@ -327,8 +326,6 @@ class RuleRun:
     def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
         return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
 
-    # --- to be resumed ---
-
     @cached_property
     def _data(self) -> list[str]:
         return self._gather(self.problem.data_hash())
@@ -343,14 +340,10 @@ class RuleRun:
             "start": self.start.state_dict(),
             "weights": self.weights.state_dict(),
             "mistakes": self._gather({name: torch.from_numpy(column) for name, column in columns}),
-            "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
-            "seen": dict(self._seen),
-            "cycle": self.cycle,
             "verdict": None if self.verdict is None else self.verdict.value,
             "order": self._gather(self.order.state_dict()),
-            "total": self._total,
-            "counted": self._counted,
+            **{name.lstrip("_"): copy.copy(getattr(self, name)) for name in _COUNTS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -368,12 +361,11 @@ class RuleRun:
         self.weights.load_state_dict(state["weights"])
         columns = {name: column.cpu().numpy() for name, column in state["mistakes"][self._rank].items()}
         self._found, self._sums = [self.problem.from_columns(columns)], {}
-        self._ends, self._seen = list(state["ends"]), dict(state["seen"])
         self.history = [EpochRecord(*record) for record in state["history"]]
-        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
         self.order.load_state_dict(state["order"][self._rank])
-        self._total, self._counted = state["total"], state["counted"]
+        for name in _COUNTS:
+            setattr(self, name, copy.copy(state[name.lstrip("_")]))
 
 
 class Stream:
@@ -406,11 +398,8 @@ class Stream:
         """Make one pass over samples; the result has the model that the whole stream selects."""
         weights = start.clone()
         found = engine(problem, weights, ids)
-        norm, total = problem.norm(weights), float(np.abs(found.coef).sum())
-        if not math.isfinite(norm):
-            raise weights_overflow()
-        upper = norm / total if total and not start.any_nonzero else None
-        record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
+        total = math.nan if start.any_nonzero else float(np.abs(found.coef).sum())
+        record = _record(problem, weights, len(found.sample), total)
         verdict, cycle = _verdict(problem, start, weights, found)
         log = MistakeLog(problem, start, (found,), torch.from_numpy(np.array([len(ids)])))
         if self._total is not None and problem.scale != self.scale:

@@ -124,7 +124,7 @@ def sweep(
     Args:
         X: samples, dense or CSR.
         y: labels −1/+1, or class indices with ``num_classes``.
-        orders: a permutation of the samples per row, the same in every epoch; the given order by default.
+        orders: sample numbers per row, presented in this order in every epoch; the given order by default.
         seeds: instead of ``orders``, of runs that shuffle in every epoch.
         lr: one learning rate or several.
         margin: one margin or several.
@@ -147,12 +147,17 @@ def sweep(
     labels = check_labels(y, len(rows), num_classes).cpu().numpy()
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
-    table = None if seeds is not None else _table(orders, len(labels))
-    members = _members(table, seeds, lr, margin)
+    starts: list[tuple[Any, ...]] = [
+        (number, None, row) for number, row in enumerate(["given"] if orders is None else orders)
+    ]
+    if seeds is not None:
+        starts = [(None, check_int("seeds", seed, at_least=0), "shuffled") for seed in seeds]
+    choices = itertools.product(starts, *(np.ravel(values).tolist() for values in (lr, margin)))
+    runs = [(Member(number, seed, rate, m), order) for (number, seed, order), rate, m in choices]
+    if not runs:
+        raise ValueError("orders, seeds, lr and margin must not be empty")
     trainers = tuple(
-        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin)
-        for m in members
-        for order in ("shuffled" if table is None else table[m.order],)
+        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin) for m, order in runs
     )
     problem, _, ids = trainers[0].problem_for(zero_net(rows, num_classes), rows, labels, None, None, 1.0)
     run = partial(_run, problem=problem)
@@ -168,7 +173,7 @@ def sweep(
     mistakes, epochs, verdicts, weights, biases, margins = zip(*outcomes, strict=True)
     radius, reached = math.sqrt(problem.squared_radius(ids)), torch.tensor(margins, dtype=torch.float64)
     figures = torch.tensor(mistakes), torch.tensor(epochs), verdicts, torch.stack(weights), torch.stack(biases)
-    return Sweep(members, *figures, radius, reached, trainers)
+    return Sweep(tuple(member for member, _ in runs), *figures, radius, reached, trainers)
 
 
 def _run(trainer: RuleTrainer, problem: Problem) -> tuple[int, int, Verdict, Tensor, Tensor, float]:
@@ -180,27 +185,3 @@ def _run(trainer: RuleTrainer, problem: Problem) -> tuple[int, int, Verdict, Ten
     norm = problem.norm(weights)
     margin = float(problem.functional_margins(weights).min()) / norm if norm else 0.0
     return result.mistakes, result.epochs, result.verdict, *weights, margin
-
-
-def _table(orders: Data | None, count: int) -> Tensor:
-    if orders is None:
-        return torch.arange(count)[None]
-    table = np.asarray(orders)
-    if table.dtype.kind not in "iu" or table.ndim != 2 or table.shape[1] != count:
-        found = f"{table.dtype} of shape {table.shape}"
-        raise ValueError(f"orders must be rows of {count} sample numbers, one row per order, found {found}")
-    wrong = np.flatnonzero((np.sort(table, axis=1) != np.arange(count)).any(axis=1))
-    if len(wrong):
-        raise ValueError(f"orders[{wrong[0]}] is not a permutation; it must hold each of 0 to {count - 1} once")
-    return torch.from_numpy(table.astype(np.int64))
-
-
-def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin: Any) -> tuple[Member, ...]:
-    rates, margins = (np.ravel(given).tolist() for given in (lr, margin))
-    if table is not None:
-        starts = [(number, None) for number in range(len(table))]
-    else:
-        starts = [(None, check_int("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
-    if not starts or not rates or not margins:
-        raise ValueError("orders, seeds, lr and margin must not be empty")
-    return tuple(Member(*start, rate, m) for start, rate, m in itertools.product(starts, rates, margins))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,7 +16,6 @@ from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
-from torchperc.samples.mapped import Chunked
 
 if TYPE_CHECKING:
     from torchperc.rules.kernel import Kernel
@@ -170,11 +168,8 @@ class RuleTrainer:
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
         run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
-        watched = isinstance(run.samples, Chunked) and sys.stderr.isatty()  # such epochs take their time
         while run.verdict is None:
-            record = run.epoch()
-            if watched:
-                print(f"epoch {record.epoch}: {record.mistakes:,} mistakes", file=sys.stderr)
+            run.epoch()
         result = run.result()
         if net is not None:
             result.write_to(net)
@@ -234,8 +229,6 @@ class RuleTrainer:
         bias = {} if self.bias_step is None else {"bias_step": self.bias_step}
         rest = {"order": order, "seed": self.seed, "select": self.select, "max_epochs": self.max_epochs}
         return {"tie": self.tie, **bias, "lr": self.lr, "margin": self.margin, **rest}
-
-    # --- online ---
 
     def partial_fit(self, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Learn online: one pass over these samples, which may be of one class only.

@@ -186,7 +186,7 @@ class PerceptronClassifier(LinearClassifier):
 
     def _run(self, run: RuleRun, held: Samples | None) -> bool:
         """Make the epochs; return whether ``early_stopping`` or ``tol`` ended them."""
-        rows = None if held is None else as_samples(held.X, dtype=run.samples.dtype)
+        rows = None if held is None else as_samples(held.X, dtype=run.problem.samples.dtype)
         best, since = math.inf, 0
         while run.verdict is None:
             record = run.epoch()
