@@ -86,11 +86,9 @@ def require_packages(what: str, *packages: str) -> None:
     """Raise :class:`MissingPackageError`, naming the extra to install, if ``what`` needs a package that is missing."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise MissingPackageError(
-                f"{what} needs {package.replace('sklearn', 'scikit-learn')}; "
-                f"install it with: pip install 'torchperc[{EXTRAS[package]}]'",
-                name=package,
-            )
+            remedy = f"install it with: pip install 'torchperc[{EXTRAS[package]}]'"
+            called = package.replace("sklearn", "scikit-learn")
+            raise MissingPackageError(f"{what} needs {called}; {remedy}", name=package)
 
 
 def weights_overflow(score: float = math.inf) -> ValueError:
@@ -171,10 +169,8 @@ def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", b
     if numbers.dtype.kind == "b" or not right.all():
         raise ValueError(f"{name} must hold {_expected_labels(name, np.unique(numbers).tolist(), classes)}")
     if both and numbers.min() == numbers.max():
-        raise ValueError(
-            f"{name} has one class only, found {numbers[0]}; at least two classes are required "
-            "(online learning with partial_fit accepts single-class chunks)"
-        )
+        remedy = "at least two classes are required (online learning with partial_fit accepts single-class chunks)"
+        raise ValueError(f"{name} has one class only, found {numbers[0]}; {remedy}")
     return torch.from_numpy(numbers.astype(np.int64)).to(values.device)
 
 
@@ -312,12 +308,7 @@ def as_tensor(values: Data, name: str) -> Tensor:
         raise TypeError(f"{name} must hold real numbers, found {found}; convert it to numbers first")
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
-    dtype = np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
-    if dtype.kind == "u" and dtype.itemsize > 1:  # which torch has only half of
-        if array.max(initial=0) > np.iinfo(np.int64).max:
-            raise ValueError(f"{name} holds {array.max()}, too large for a signed integer; convert it to float first")
-        dtype = np.dtype(np.int64)
-    return tensor_view(np.asarray(array, dtype))
+    return tensor_view(np.asarray(array, np.float64 if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")))
 
 
 def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -37,6 +35,7 @@ def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -
     ``make_folder`` creates the folder if there is none.
 
     Example:
+        >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> write_atomically(folder / "a" / "b.txt", b"hello", make_folder=True)
         >>> [file.name for file in (folder / "a").iterdir()]
@@ -56,6 +55,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ``.torchperc-part-*`` behind, see :func:`hidden_path`.
 
     Example:
+        >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> with atomic_path(folder / "a.txt") as part:
         ...     _ = part.write_text("hello")
@@ -73,8 +73,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
                 if part.is_file():
                     _flush(part)
                 os.replace(part, path)
-            if os.name != "nt":  # Windows gives no handle on folders; its renames are journalled
-                _flush(path.absolute().parent)
+        with contextlib.suppress(OSError):  # of a file system that does not flush folders
+            _flush(path.absolute().parent)
     finally:
         remove(part)
 
@@ -84,6 +84,7 @@ def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
     """Move files and folders inside a folder away: back if the block fails, deleted when it succeeds.
 
     Example:
+        >>> import tempfile
         >>> file = Path(tempfile.mkdtemp(), "a")
         >>> _ = file.write_text("old")
         >>> with contextlib.suppress(OSError), moved_aside(file.parent, [file]):
@@ -92,7 +93,8 @@ def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
         >>> file.read_text()
         'old'
     """
-    aside, waste = hidden_folder("old", folder), hidden_path(folder)
+    aside, waste = hidden_path(folder, "old"), hidden_path(folder)
+    aside.mkdir(mode=0o700)
     try:
         for path in paths:
             os.replace(path, aside / path.name)
@@ -123,9 +125,6 @@ def _flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that does not flush folders at all
-            raise
     finally:
         os.close(handle)
 
@@ -140,13 +139,6 @@ def hidden_path(folder: Path, kind: str = "part") -> Path:
             if left.lstat().st_mtime < time.time() - 86400:
                 remove(left)
     return folder / f".torchperc-{kind}-{secrets.token_hex(8)}"
-
-
-def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
-    """Create a folder with a :func:`hidden_path` for this user only, by default in the temporary folder."""
-    folder = hidden_path(Path(inside or tempfile.gettempdir()), kind)
-    folder.mkdir(mode=0o700)
-    return folder
 
 
 def remove(path: Path) -> None:
@@ -165,6 +157,7 @@ def locked_folder(folder: Path) -> Iterator[Path]:
     is a :class:`FolderInUseError`.
 
     Example:
+        >>> import tempfile
         >>> with locked_folder(Path(tempfile.mkdtemp(), "run")) as folder:
         ...     [path.name for path in folder.iterdir()]
         ['.torchperc-lock']

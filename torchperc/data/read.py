@@ -18,7 +18,7 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice
-from torchperc._files import hidden_folder, remove
+from torchperc._files import remove
 from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
@@ -337,7 +337,7 @@ def _temporary_folder() -> Iterator[Path]:
     """A folder that an error removes; a full or forbidden disk is one line."""
     folder = Path(tempfile.gettempdir())
     try:
-        folder = hidden_folder("cache")
+        folder = Path(tempfile.mkdtemp(prefix=".torchperc-cache-"))
         yield folder
     except BaseException as error:
         if folder.name.startswith("."):

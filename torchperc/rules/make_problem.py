@@ -171,8 +171,8 @@ def make_problem(
         if start is None:
             start = weights_of(check_net(net), to_cpu=trainer.engine in ("auto", "compiled"))
             if trainer.tie == "strict" and not trainer.margin and not start.any_nonzero:
-                what = "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing moves"
-                warnings.warn(f"{what}; use tie='update' (y·s ≤ 0), or start from other weights", stacklevel=5)
+                still = "from zero weights every score is 0: nothing will ever move"
+                warnings.warn(f"tie='strict' updates only where y·s < 0, but {still}; use tie='update'", stacklevel=5)
         dtype, device, num_classes = start.bias.dtype, start.bias.device, classes_of(net)
         samples = as_samples(X, dtype=dtype, device=device, n_features=net.in_features)
     if scale is None:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 _CHECKSUM = "torchperc.checksum"
 _FORMAT = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
-RESERVED = (*_FORMAT, _CHECKSUM)
-"""Names of text that the file itself uses."""
+RESERVED = (*_FORMAT, _CHECKSUM)  # names of text that the file itself uses
 
 
 def write_checksummed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchperc._checks import Data, as_csr, check_shape, is_sparse
 from torchperc.samples import convert
-from torchperc.samples.rows import Array, Dense, Samples, Sparse
+from torchperc.samples.rows import Dense, Samples, Sparse
 
 CHUNK = 2**26  # bytes of a memory-mapped array that are read together; smaller arrays are read at once
 
@@ -123,12 +123,6 @@ class Chunked(Samples):
             for begin, end in pairwise((0, *ends)):
                 number = int(numbers[begin])
                 yield self._chunk(number), some[begin:end] - self.bounds[number]
-
-    def add(self, i: int, coef: float, target: Tensor) -> None:
-        self.take(torch.tensor([i])).add(0, coef, target)
-
-    def row(self, i: int) -> tuple[Array | slice, Array]:
-        return self.take(torch.tensor([i])).row(0)
 
     def take(self, index: Tensor) -> Samples:
         numbers = self._numbers(index)

@@ -23,10 +23,7 @@ def threads(n_jobs: int | None, by_default: int | None = None) -> int:
     asked = by_default if n_jobs is None else check_int("n_jobs", n_jobs, at_least=-1)
     if asked == 0:
         raise ParameterError(Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
-    if asked is not None and asked > 0:
-        return asked
-    given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(torch.get_num_threads(), given)
+    return asked if asked is not None and asked > 0 else torch.get_num_threads()
 
 
 def map_chunks(function: Callable[[int, int], Any], count: int, n_threads: int) -> None:

@@ -33,13 +33,13 @@ class Samples(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
-    @abstractmethod
     def add(self, i: int, coef: float, target: Tensor) -> None:
         """Add coef·x_i to a target (d,) in place."""
+        self.take(torch.tensor([i])).add(0, coef, target)
 
-    @abstractmethod
     def row(self, i: int) -> tuple[Array | slice, Array]:
         """Return the columns and the numbers of one sample in float64; all columns where it is dense."""
+        return self.take(torch.tensor([i])).row(0)
 
     @abstractmethod
     def take(self, index: Tensor) -> Samples:
@@ -115,13 +115,14 @@ class Samples(ABC):
         """Return a digest of samples and labels, by which a saved log knows its data."""
         kind = "Sparse" if self.sparse else "Dense"
         found = hashlib.sha256(f"{kind} {len(self)}x{self.n_features} {self.dtype}".encode())
-        self._hash_into(found)
+        for part in self.all_parts():
+            for array in part._hashed():
+                found.update(np.ascontiguousarray(array).reshape(-1).data)
         found.update(np.ascontiguousarray(y.cpu().numpy()).data)
         return found.hexdigest()
 
-    def _hash_into(self, found: Any) -> None:
-        for part in self.all_parts():
-            part._hash_into(found)
+    def _hashed(self) -> tuple[Array, ...]:
+        return self.loop_arrays()
 
 
 class Dense(Samples):
@@ -181,9 +182,8 @@ class Dense(Samples):
     def loop_arrays(self) -> tuple[Array, ...]:
         return (self.X.numpy(),)
 
-    def _hash_into(self, found: Any) -> None:
-        values = self.X.cpu().view(torch.int16) if self.dtype == torch.bfloat16 else self.X.cpu()
-        found.update(np.ascontiguousarray(values.numpy()).reshape(-1).data)
+    def _hashed(self) -> tuple[Array, ...]:
+        return ((self.X.view(torch.int16) if self.dtype == torch.bfloat16 else self.X).cpu().numpy(),)
 
 
 class Sparse(Samples):
@@ -248,9 +248,8 @@ class Sparse(Samples):
     def loop_arrays(self) -> tuple[Array, ...]:
         return self.X.data, self.X.indices, self.X.indptr
 
-    def _hash_into(self, found: Any) -> None:
-        for array in (self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data):
-            found.update(np.ascontiguousarray(array).data)
+    def _hashed(self) -> tuple[Array, ...]:
+        return self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data
 
 
 def compilable(samples: Samples) -> bool:
