@@ -17,7 +17,6 @@ import functools
 import importlib
 import os
 import pickle
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -96,16 +95,9 @@ def _on_device(value: Any) -> bool:
 
 
 def _where() -> str:
-    """The line of the package, or else of whoever called it, that is at work now."""
-    frame, line = sys._getframe(2), ""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if "/torchperc/" in path or (not line and "site-packages/torch/" not in path and path != __file__):
-            line = f"{path}:{frame.f_lineno}"
-        if "/torchperc/" in path:
-            break
-        frame = frame.f_back
-    return line
+    """The line of the package that is at work now."""
+    lines = [f"{each.filename}:{each.lineno}" for each in traceback.extract_stack(limit=80)]
+    return next((line for line in reversed(lines) if "/torchperc/" in line), "")
 
 
 def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:

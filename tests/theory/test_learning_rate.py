@@ -11,7 +11,6 @@ from scipy.sparse import csr_array, diags_array
 import torchperc as tp
 from torchperc import functional as tpf
 from torchperc.theory import auto_lr, rate_warning, step_limit
-from torchperc.theory.learning_rate import largest_eigenvalue
 
 
 def data(seed, count=30, width=4, classes=None):
@@ -38,33 +37,25 @@ def curvature(loss, weights):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(30, 4), (4, 30), (7, 7), (1, 3), (8, 1)])
-def test_the_largest_eigenvalue_of_few(shape, bias):
-    X, _ = data(1, *shape)
-    expected = top(lifted(X, bias))
-    for given in (X, X.numpy(), csr_array(X.numpy())):
-        assert expected * (1 - 1e-14) <= largest_eigenvalue(given, bias=bias) <= expected * (1 + 1e-11)
-
-
-def test_the_largest_eigenvalue_of_many_features_and_samples():
-    """Two directions of nearly the same length, where an iteration that stops early would come out too low."""
-    lengths = np.concatenate(([1.0, 0.9999], np.linspace(0.999, 0.1, 2098)))
-    found = largest_eigenvalue(diags_array(lengths).tocsr(), bias=False)
-    assert 1 / 2100 * (1 - 1e-13) <= found <= 1 / 2100 * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_lms_limit_is_two_over_the_hessian(bias, reduction):
-    X, y = data(2)
+@pytest.mark.parametrize("shape", [(30, 4), (4, 30), (7, 7), (1, 3), (8, 1)])
+def test_lms_limit_is_two_over_the_hessian(shape, bias, reduction):
+    X, y = data(1, *shape)
     phi = lifted(X, bias)
+    start, largest = torch.zeros(phi.shape[1], dtype=torch.float64), top(phi) * (1 if reduction == "mean" else len(X))
     for targets in ("-1/+1", "0/1"):
+        hessian = curvature(lambda w, t=targets: tpf.lms_loss(phi @ w, y, reduction=reduction, targets=t), start)
+        for given in (X, X.numpy(), csr_array(X.numpy())):
+            found = 2 / step_limit(tp.LMSHead(targets), given, bias=bias, reduction=reduction)
+            assert found == pytest.approx(hessian, rel=1e-10)
+            assert largest * (1 - 1e-14) <= found <= largest * (1 + 1e-11)
 
-        def loss(w, targets=targets):
-            return tpf.lms_loss(phi @ w, y, reduction=reduction, targets=targets)
 
-        expected = 2 / curvature(loss, torch.zeros(phi.shape[1], dtype=torch.float64))
-        assert step_limit("lms", X, bias=bias, reduction=reduction) == pytest.approx(expected, rel=1e-10)
+def test_the_limit_with_many_features_and_samples():
+    """Two directions of nearly the same length, where an iteration that stops early would allow too much."""
+    lengths = np.concatenate(([1.0, 0.9999], np.linspace(0.999, 0.1, 2098)))
+    found = 2 / step_limit("lms", diags_array(lengths).tocsr(), bias=False)
+    assert 1 / 2100 * (1 - 1e-13) <= found <= 1 / 2100 * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
