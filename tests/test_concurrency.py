@@ -6,7 +6,9 @@ import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
+import oracles
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -261,3 +263,46 @@ def test_a_history_of_a_stream_is_its_last_calls(monkeypatch):
             model.partial_fit(X[:50], Y[:50], classes=[-1, 1])
         assert [record.epoch for record in model.history_] == [8, 9, 10, 11, 12]
         assert model.n_iter_ == 12
+
+
+# --- sweeps spread by joblib over threads, processes and a cluster ---
+
+
+def sweeps(**spread):
+    """Dense and sparse samples, two and three classes, orders and seeds."""
+    (X, y), (Z, codes) = (oracles.integers(3, count=25, classes=classes) for classes in (None, 3))
+    orders = [np.random.default_rng(seed).permutation(25) for seed in range(3)]
+    yield tp.sweep(X, y, orders=orders, lr=[1, 0.5], margin=[0, 1.5], bias_step="radius", max_epochs=4, **spread)
+    Z = csr_array(np.array(Z, float))
+    yield tp.sweep(Z, codes, seeds=[0, 9, 2**40], num_classes=3, max_epochs=4, **spread)
+    yield tp.sweep(torch.tensor(X, dtype=torch.bfloat16), y, seeds=[0, 1], max_epochs=4, **spread)
+
+
+def assert_as_alone(**spread):
+    for one, other in zip(sweeps(), sweeps(**spread), strict=True):
+        assert (one.members, one.verdicts, one.radius) == (other.members, other.verdicts, other.radius)
+        for name in ("mistakes", "epochs", "weight", "bias", "margins"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_chunks_make_the_same_runs():
+    assert_as_alone(n_jobs=1)
+
+
+@pytest.mark.processes
+def test_processes_make_the_same_runs():
+    assert_as_alone(n_jobs=2)
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_runs():
+    cluster = pytest.importorskip("distributed", reason="`make test-all` installs it")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with cluster.LocalCluster(**options) as started, cluster.Client(started), joblib.parallel_config("dask"):
+        assert_as_alone(n_jobs=2)
+
+
+@pytest.mark.parametrize(("n_jobs", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_a_number_of_jobs_is_checked(n_jobs, error):
+    with pytest.raises(error, match="n_jobs"):
+        tp.sweep(*tp.data.gate("AND"), n_jobs=n_jobs)

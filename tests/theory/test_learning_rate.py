@@ -138,22 +138,3 @@ def test_too_large_is_said_before_the_run():
     assert f"2/L = {limit:.4g}" in warning
     assert "may" in rate_warning(1.001 * step_limit("logistic", X), "logistic", X)
     assert "may" in rate_warning(1.001 * limit, "lms", X, batch_size=1)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: step_limit("lms", [[math.inf]]), ValueError, r"X\[0, 0\] = inf"),
-        (lambda: step_limit("lms", [[1.0]], bias=1), TypeError, "bias"),
-        (lambda: step_limit("lms", [[1.0]], reduction="none"), ValueError, "reduction='none'"),
-        (lambda: step_limit("lms", [[1.0]], batch_size="all"), ValueError, "batch_size='all'"),
-        (lambda: step_limit("perceptron", [[1.0]], batch_size=0), ValueError, "batch_size=0"),
-        (lambda: step_limit("logistic", [[1.0]], num_classes=1), ValueError, "num_classes=1"),
-        (lambda: step_limit("hinge", [[1.0]]), ValueError, "head='hinge'"),
-        (lambda: step_limit(torch.nn.MSELoss(), [[1.0]]), TypeError, "MSELoss"),
-        (lambda: rate_warning(0, "lms", [[1.0]]), ValueError, "lr=0"),
-    ],
-)
-def test_bad_input_is_named(call, error, message):
-    with pytest.raises(error, match=message):
-        call()

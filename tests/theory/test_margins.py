@@ -16,12 +16,16 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
-from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius
+from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius, step_limit
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
 BIAS_STEPS = ("unit", "radius", "none")
 largest = partial(max_margin, regularize_bias=True)  # that of the theorems on the rule
+
+
+def proof(**given):
+    return tp.theory.separability(**{"X": AND[0], "y": AND[1], **given})
 
 
 def constant(X, bias_step):
@@ -443,6 +447,24 @@ def test_inseparable_bound_by_hand():
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=-1), ValueError, "t=-1"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=(np.eye(2), None)), ValueError, "start has 2 rows"),
+        (lambda: step_limit("lms", [[math.inf]]), ValueError, r"X\[0, 0\] = inf"),
+        (lambda: step_limit("lms", [[1.0]], bias=1), TypeError, "bias"),
+        (lambda: step_limit("lms", [[1.0]], reduction="none"), ValueError, "reduction='none'"),
+        (lambda: step_limit("lms", [[1.0]], batch_size="all"), ValueError, "batch_size='all'"),
+        (lambda: step_limit("perceptron", [[1.0]], batch_size=0), ValueError, "batch_size=0"),
+        (lambda: step_limit("logistic", [[1.0]], num_classes=1), ValueError, "num_classes=1"),
+        (lambda: step_limit("hinge", [[1.0]]), ValueError, "head='hinge'"),
+        (lambda: step_limit(torch.nn.MSELoss(), [[1.0]]), TypeError, "MSELoss"),
+        (lambda: tp.theory.rate_warning(0, "lms", [[1.0]]), ValueError, "lr=0"),
+        (lambda: proof(**{"y": [0, 0, 0, 1]}), ValueError, "y .*found 0, 1; map"),
+        (lambda: proof(**{"y": [0, 1, 3, 1]}), ValueError, "y .*0 to 2, found 0, 1, 3"),
+        (lambda: proof(**{"y": ["a", "b", "a", "b"]}), TypeError, "y must hold real numbers"),
+        (lambda: proof(**{"y": [[1], [1, 2], 3, 4]}), ValueError, "y must be rectangular"),
+        (lambda: proof(**{"X": [[np.nan, 0]] * 4}), ValueError, r"X\[0, 0\] = nan"),
+        (lambda: proof(**{"X": np.zeros((4, 2), dtype=np.longdouble)}), TypeError, "X has dtype .*astype"),
+        (lambda: proof(**{"bias": 1}), TypeError, "bias"),
+        (lambda: proof(**{"num_classes": 1}), ValueError, "num_classes=1"),
+        (lambda: proof(**{"time_limit": 0}), ValueError, "time_limit=0"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call, error, message):
