@@ -175,21 +175,6 @@ def test_d_any_misclassified_point(tie, fewest, most, ends):
     assert found["bound"] == pytest.approx(51)
     low, high = found[tie]["seen"]
     assert fewest <= low <= high <= most
-    # once more, level by level instead of back from the ends
-    level, reached, lengths = {((0, (0, 0)),)}, set(), []
-    for length in range(60):
-        nexts = set()
-        for state in level:
-            after = {
-                oracles.perceptron([x], [y], tie=tie, passes=1, start=state).last for x, y in zip(*AND, strict=True)
-            }
-            if after == {state}:
-                reached.add((state[0][0], *state[0][1]))
-                lengths.append(length)
-            nexts |= after - {state}
-        level = nexts
-    assert not level
-    assert (min(lengths), max(lengths), sorted(reached)) == (fewest, most, ends)
 
 
 def test_e_weight_from_age_and_height():

@@ -91,28 +91,6 @@ def test_logistic_limit_bounds_every_hessian_and_is_reached(classes):
         assert curvature(loss, torch.from_numpy(np.random.default_rng(seed).normal(size=tuple(zero.shape)))) <= L
 
 
-@pytest.mark.parametrize(("batch_size", "factor"), [("full", 1.02), (1, 1.3)])
-def test_lms_converges_below_the_limit_and_diverges_above(batch_size, factor):
-    X = torch.tensor([[1.0], [-1.0], [6.0]], dtype=torch.float64)
-    y = torch.tensor([1, -1, 1])
-    limit = step_limit("lms", X, batch_size=batch_size)
-    size = len(X) if batch_size == "full" else batch_size
-
-    def weights_after(epochs, lr):
-        w = torch.zeros(2, dtype=torch.float64)
-        for _ in range(epochs):
-            for x, t in zip(lifted(X).split(size), y.split(size), strict=True):
-                w = w + lr * ((t - x @ w) @ x) / size
-        return w
-
-    below, above = weights_after(800, 0.98 * limit), weights_after(800, factor * limit)
-    assert float(below.norm()) < 10
-    assert float(above.norm()) > 1e6
-    if batch_size == "full":
-        best = torch.linalg.lstsq(lifted(X), y.double()[:, None]).solution[:, 0]
-        assert float((below - best).norm()) < 1e-6
-
-
 def test_auto_rates_and_limits_of_batches():
     X, _ = data(7, count=24)
     one, full = step_limit("lms", X, batch_size=1), step_limit("lms", X)
