@@ -252,46 +252,29 @@ def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
         ("joint", {"weighted": True}, {"head": "perceptron", "lr": 0.1}),
         ("mlp", {"size": 9}, {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.01)}),
         ("mlp-many", {}, {"head": "logistic", "optimizer": partial(torch.optim.RMSprop, lr=0.01)}),
+        *(("rule", {"weighted": True}, {"select": s}) for s in ("last", "averaged", "best-validation", "pocket")),
+        *(("rule", {"weighted": True, "size": 12}, {"select": s}) for s in ("last", "averaged")),
     ],
     ids=str,
 )
-def test_lit_classifier(device, tmp_path, name, train, options):
-    classes = 4 if name in ("many", "joint", "mlp-many") else None
-    ends = []
+def test_lightning_modules(device, tmp_path, name, train, options):
+    classes, rule, ends = 4 if name in ("many", "joint", "mlp-many") else None, name == "rule", []
     for place in ("cpu", device):
-        lit = L.LitClassifier(NETS[name](), **options)
+        lit = L.LitRule(tp.Perceptron(3), **options) if rule else L.LitClassifier(NETS[name](), **options)
         trainer = trainer_on(place, tmp_path, max_epochs=2)
         trainer.fit(lit, batches(classes, **train), batches(classes, 7))
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        predicted = torch.cat(trainer.predict(lit, batches(classes, 7)))
-        tested = trainer.test(lit, batches(classes, 7), verbose=False)
-        ends.append((lit, metrics, predicted.cpu(), tested))
-    (here, metrics, predicted, tested), (there, others, their, theirs) = ends
+        made = lit.result.mistakes if rule else None
+        predicted = torch.cat(trainer.predict(lit, batches(classes, 7))).cpu()
+        ends.append((lit, metrics, predicted, made, trainer.test(lit, batches(classes, 7), verbose=False)[0]))
+    (here, metrics, predicted, made, tested), (there, others, their, also_made, theirs) = ends
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
-        torch.testing.assert_close(one.cpu(), other.cpu(), rtol=1e-5, atol=1e-6)
-    assert metrics == pytest.approx(others, rel=1e-5, abs=1e-6)
+        close = {"rtol": 0, "atol": 0} if rule else {"rtol": 1e-5, "atol": 1e-6}
+        torch.testing.assert_close(one.cpu(), other.cpu(), **close)
+    assert metrics == pytest.approx(others, rel=1e-6 if rule else 1e-5, abs=1e-12 if rule else 1e-6)
     assert torch.equal(predicted, their)
-    assert tested[0] == pytest.approx(theirs[0], rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "select"),
-    [
-        *(("one batch", select) for select in ("last", "averaged", "best-validation", "pocket")),
-        *(("mini-batches", select) for select in ("last", "averaged")),  # the others need all samples at once
-    ],
-)
-def test_lit_rule(device, tmp_path, kind, select):
-    ends = []
-    for place in ("cpu", device):
-        lit = L.LitRule(tp.Perceptron(3), select=select)
-        trainer = trainer_on(place, tmp_path, max_epochs=2)
-        trainer.fit(lit, batches(size=None if kind == "one batch" else 12, weighted=True), batches(size=12))
-        ends.append((lit.net.cpu(), lit.result, {key: float(value) for key, value in trainer.callback_metrics.items()}))
-    (net, here, metrics), (other, there, others) = ends
-    assert torch.equal(net.weight, other.weight)
-    assert here.mistakes == there.mistakes
-    assert metrics == pytest.approx(others, rel=1e-6)
+    assert made == also_made
+    assert tested == pytest.approx(theirs, rel=1e-5)
 
 
 LOGISTIC = partial(L.LitClassifier, head="logistic", lr=0.1)
