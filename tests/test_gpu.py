@@ -170,9 +170,6 @@ def test_a_score_that_rounding_hides_is_decided_exactly(device):
         assert run.epoch().mistakes == 0
 
 
-# --- sparse samples ---
-
-
 def test_sparse_samples_need_the_cpu(device):
     X, y = data()
     with pytest.raises(TypeError, match=r"X is sparse, which needs a net on the CPU, found .*; use net\.cpu\(\)"):
@@ -181,9 +178,6 @@ def test_sparse_samples_need_the_cpu(device):
     tp.RuleTrainer(max_epochs=2).fit(net, csr_array(X.numpy()), y)  # where the compiled loop learns
     assert net.weight.any()
     tp.minimise(net, tp.LMSHead(), csr_array(X.numpy()), y)  # all of it on the CPU
-
-
-# --- descent ---
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -206,9 +200,6 @@ def test_descend_and_minimise(device, head, classes):
         assert other.converged
         assert best.loss == pytest.approx(other.loss, rel=1e-12)
         same(weight, their, rtol=1e-6, atol=1e-8)
-
-
-# --- the XOR lab ---
 
 
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)

@@ -153,9 +153,6 @@ def test_counts_and_rate_are_those_of_the_kinds():
     assert result.interval == pytest.approx(tuple(binomtest(solved, 40).proportion_ci(method="wilson")))
 
 
-# --- the lab --------------------------------------------------------------------------------------------------------
-
-
 def test_the_lab_in_short():
     tanh, wide, relu = (xorlab.train(range(200), h, a, steps=1000) for h, a in ((2, "tanh"), (4, "tanh"), (2, "relu")))
     assert 0.5 < tanh.success_rate < 0.7
@@ -165,9 +162,6 @@ def test_the_lab_in_short():
     assert relu.counts["dead units"] > 80
     assert xorlab.train(range(50), 2, "identity", steps=300).counts["solved"] == 0  # no line separates XOR
     assert xorlab.train(range(50), 1, "tanh", steps=300).counts["solved"] == 0  # nor does one unit bend it enough
-
-
-# --- pictures -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -197,9 +191,6 @@ def test_boundary(inputs, head):
     left, right, *_ = image.get_extent()
     column, row = ((X - left) / (right - left) * 399).round().int().T.numpy()
     assert image.get_array()[row, column].tolist() == y.tolist()
-
-
-# --- bad input ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

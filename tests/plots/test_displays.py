@@ -510,9 +510,6 @@ def test_residuals_of_every_kind_of_regressor():
     np.testing.assert_array_equal(display.predicted, forest.predict(frame))
 
 
-# --- an added feature ---
-
-
 def test_xor_is_lifted_until_a_plane_separates(monkeypatch):
     surfaces, real = [], Axes3D.plot_surface
     monkeypatch.setattr(Axes3D, "plot_surface", lambda ax, *xyz, **look: surfaces.append(xyz) or real(ax, *xyz, **look))
@@ -547,9 +544,6 @@ def test_other_features_can_be_added():
     assert useless.ax_[1].get_zlabel() == "x₁ again"
     upright = plots.LiftedDisplay.from_data(*AND, lambda X: 0 * X[:, 0])  # a line does: the plane stands on it
     assert (upright.after.verdict, upright.plane_) == (tp.Verdict.SEPARATED, None)
-
-
-# --- comparison ---
 
 
 def test_logs_on_one_chart(run):
