@@ -210,11 +210,8 @@ def test_a_log_comes_back_from_json(options, tmp_path):
     assert again.equals(result.log)
     assert torch.equal(again.last().weight, net.weight)
     assert torch.equal(again.last().bias, net.bias)
-    for model in ("averaged", "pocket"):
-        assert torch.equal(getattr(again, model)().weight, getattr(result.log, model)().weight)
     X = result.log.problem.samples.dense()
     assert torch.equal(again.voted().scores(X), result.log.voted().scores(X))
-    assert torch.equal(again.errors(), result.log.errors())
     assert again.to_json() == result.log.to_json()
     tp.MistakeLog.load(tmp_path / "log.json", X, result.log.y)
     with pytest.raises(ValueError, match=r"log.json belongs to other data"):
