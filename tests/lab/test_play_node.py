@@ -293,8 +293,8 @@ def squared_distance(p, a, b):
     return sum((v - part * u) ** 2 for u, v in zip(along, to, strict=True))
 
 
-def test_the_strip_is_the_widest_and_that_of_max_margin():
-    for number, (data, proof) in enumerate(proofs(2, separable=True)):
+def test_the_strip_is_the_widest():
+    for data, proof in proofs(2, separable=True):
         samples = list(zip(exact(data["points"]), data["labels"], strict=True))
         classes = [[x for x, label in samples if label == k] for k in (0, 1)]
         squared = min(
@@ -305,9 +305,6 @@ def test_the_strip_is_the_widest_and_that_of_max_margin():
         assert Fraction(proof["gammaSquared"]) == squared / 4, data
         (p, q) = exact(proof["nearest"])
         assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
-        if number % 3 == 0:
-            widest = tp.theory.max_margin(*tensors(data), tolerance=1e-11).margin
-            assert proof["gamma"] == pytest.approx(widest, rel=1e-9)
 
 
 def test_a_point_in_both_hulls_is_a_mean_of_either_class():

@@ -27,14 +27,9 @@ from torchperc.plots.classifiers import classifier
 
 AND = tp.data.gate("AND")
 XOR = tp.data.gate("XOR")
-LOG = tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log
-
-
-@pytest.fixture(scope="module")
-def run():
-    """AND by rule, 18 mistakes in 9 epochs."""
-    net = tp.Perceptron(2)
-    return net, tp.RuleTrainer().fit(net, *AND, validation=AND)
+NET = tp.Perceptron(2)
+RUN = tp.RuleTrainer().fit(NET, *AND, validation=AND)  # 18 mistakes in 9 epochs
+LOG = RUN.log
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +71,15 @@ def ydata(line):
 # --- decision regions ---
 
 
-def test_boundary_and_margin_are_where_the_score_says(run):
-    net, result = run
-    display = plots.DecisionRegionDisplay.from_model(result, *AND, title="AND")
+def test_boundary_and_margin_are_where_the_score_says():
+    display = plots.DecisionRegionDisplay.from_model(RUN, *AND, title="AND")
     assert list(points_of(display.boundary_)) == [0]
-    slack = float((AND[1] * net(AND[0])).detach().min())
+    slack = float((AND[1] * NET(AND[0])).detach().min())
     lines = {**points_of(display.boundary_), **points_of(display.margin_)}
     assert sorted(lines) == [-slack, 0, slack]
     for level, points in lines.items():
         assert points @ [3, 2] - 4 == pytest.approx(np.full(len(points), level), abs=1e-4)
-    assert legend_of(display) == ["boundary", f"nearest sample: {float(net.margin(*AND)):.3g}", "−1", "+1"]
+    assert legend_of(display) == ["boundary", f"nearest sample: {float(NET.margin(*AND)):.3g}", "−1", "+1"]
     ax = display.ax_
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_title()) == ("feature 1", "feature 2", "AND")
     assert display.ring_ is None
@@ -207,13 +201,12 @@ def test_a_module_s_own_head_decides():
 # --- the path ---
 
 
-def test_the_path_has_a_panel_for_each_mistake(run):
-    log = run[1].log
-    display = plots.PathDisplay.from_log(log, names=("x₁", "x₂"))
+def test_the_path_has_a_panel_for_each_mistake():
+    display = plots.PathDisplay.from_log(LOG, names=("x₁", "x₂"))
     assert [ax.get_title() for ax in display.ax_] == [f"mistake {t}" for t in range(1, 19)]
     for t, (lines, ring) in enumerate(zip(display.boundary_, display.ring_, strict=True), 1):
-        assert ring.get_offsets().tolist() == [AND[0][log[t - 1].sample].tolist()]
-        state = log.state_at(t)
+        assert ring.get_offsets().tolist() == [AND[0][LOG[t - 1].sample].tolist()]
+        state = LOG.state_at(t)
         for points in points_of(lines).values():
             assert state.scores(torch.tensor(points).float()).abs().max() < 1e-5
     assert sum(map(bool, display.boundary_)) > 9
@@ -222,10 +215,10 @@ def test_the_path_has_a_panel_for_each_mistake(run):
     assert legend_of(display) == ["−1", "+1", "mistake", "boundary after the mistake", "boundary before it"]
 
 
-def test_a_longer_path_is_thinned_and_states_can_be_chosen(run):
-    titles = [ax.get_title() for ax in plots.PathDisplay.from_log(run[1], max_panels=4).ax_]
+def test_a_longer_path_is_thinned_and_states_can_be_chosen():
+    titles = [ax.get_title() for ax in plots.PathDisplay.from_log(RUN, max_panels=4).ax_]
     assert titles == ["mistake 5", "mistake 9", "mistake 14", "mistake 18"]
-    chosen = plots.PathDisplay.from_log(run[1].log, states=[0, 18])
+    chosen = plots.PathDisplay.from_log(LOG, states=[0, 18])
     assert [ax.get_title() for ax in chosen.ax_] == ["start", "mistake 18"]
     assert chosen.ring_[0] is None
 
@@ -255,8 +248,8 @@ def test_the_animation_has_a_frame_for_each_mistake(tmp_path, monkeypatch):
     assert len(frames(display.animate(tmp_path / "short.gif", max_frames=1, size=2.0))) == 2
 
 
-def test_an_mp4_is_made_by_ffmpeg_and_without_it_the_remedy_is_named(run, tmp_path, monkeypatch):
-    display = plots.PathDisplay.from_log(run[1].log, max_panels=1)
+def test_an_mp4_is_made_by_ffmpeg_and_without_it_the_remedy_is_named(tmp_path, monkeypatch):
+    display = plots.PathDisplay.from_log(LOG, max_panels=1)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ValueError, match=r"path.mp4.*ffmpeg.*\.gif"):
         display.animate(tmp_path / "path.mp4")
@@ -273,13 +266,12 @@ def test_an_mp4_is_made_by_ffmpeg_and_without_it_the_remedy_is_named(run, tmp_pa
 # --- learning curves and the bracket ---
 
 
-def test_learning_curves_are_the_log_s(run):
-    result = run[1]
-    display = plots.LearningCurveDisplay.from_result(result, bound=51)
-    made = result.log.mistakes_by_epoch()
+def test_learning_curves_are_the_log_s():
+    display = plots.LearningCurveDisplay.from_result(RUN, bound=51)
+    made = LOG.mistakes_by_epoch()
     assert ydata(display.train_) == pytest.approx(25 * made.numpy())
     assert display.train_.get_xdata().tolist() == list(range(1, 10))
-    held = [100 * record.validation_error for record in result.history]
+    held = [100 * record.validation_error for record in RUN.history]
     assert ydata(display.validation_) == pytest.approx(held)
     assert ydata(display.mistakes_).tolist() == made.cumsum(0).tolist()
     assert ydata(display.bound_).tolist() == [51, 51]
@@ -291,12 +283,12 @@ def test_learning_curves_are_the_log_s(run):
     assert display.train_.get_marker() != display.validation_.get_marker()
 
 
-def test_learning_curves_without_bound_or_validation(run):
-    display = plots.LearningCurveDisplay.from_result(run[1].log)
+def test_learning_curves_without_bound_or_validation():
+    display = plots.LearningCurveDisplay.from_result(LOG)
     assert (display.validation_, display.mistakes_, display.bound_) == (None, None, None)
     assert len(display.figure_.axes) == 1
     assert display.figure_.axes[0] is display.ax_
-    dry = tp.RuleTrainer(5, order="random-mistake").fit(run[0], *AND)  # has learned already: no sample is presented
+    dry = tp.RuleTrainer(5, order="random-mistake").fit(NET, *AND)  # has learned already: no sample is presented
     assert dry.log.steps == 0
     assert ydata(plots.LearningCurveDisplay.from_result(dry).train_).tolist() == [0]
 
@@ -546,9 +538,9 @@ def test_other_features_can_be_added():
     assert (upright.after.verdict, upright.plane_) == (tp.Verdict.SEPARATED, None)
 
 
-def test_logs_on_one_chart(run):
-    logs = {"AND": run[1].log, "OR": tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR"))}
-    made = {"AND": run[1].log.mistakes_by_epoch(), "OR": logs["OR"].log.mistakes_by_epoch()}
+def test_logs_on_one_chart():
+    logs = {"AND": LOG, "OR": tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR"))}
+    made = {"AND": LOG.mistakes_by_epoch(), "OR": logs["OR"].log.mistakes_by_epoch()}
     for value, expected in (
         ("error", lambda counts: 25 * counts.double()),
         ("mistakes", torch.Tensor.double),
