@@ -2,7 +2,7 @@
 
 Its tensors are plain strided tensors with autograd, storages and checkpoints of their own device. As on a GPU, tensors
 of the CPU and of the device do not mix, a device tensor has no ``.numpy()``, and the host waits where it wants to know
-a number. Kernels and waits are counted, by the rules of CUDA.
+a number, which is counted by the rules of CUDA.
 
 Registering a device changes the whole process, so the tests marked ``gpu`` run in one of their own, see
 :func:`in_another_process` and the hook in ``conftest.py``. The API behind it is experimental: if torch changes it,
@@ -11,17 +11,13 @@ those tests are skipped with a reason.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import importlib
 import os
 import pickle
-import sys
 import traceback
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,33 +31,8 @@ NAME = "pretend"
 _CPU, _EXTENSION = 1, 12  # kinds of device in DLPack; torch reads the second as its ``privateuseone``
 
 
-@dataclass
-class Seen:
-    """What happened on the device: kernels launched, and where the host waited for it."""
-
-    kernels: list[str] = field(default_factory=list)
-    reads: list[str] = field(default_factory=list)
-    uploads: list[str] = field(default_factory=list)
-
-    @property
-    def waits(self) -> list[str]:
-        """Numbers that came from the device, and copies to it that block, after which CUDA waits for the stream."""
-        return self.reads + self.uploads
-
-
-_SEEN = Seen()
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[Seen]:
-    """Kernels and waits in this block."""
-    start = {name: len(values) for name, values in vars(_SEEN).items()}
-    seen = Seen()
-    try:
-        yield seen
-    finally:
-        for name, values in vars(_SEEN).items():
-            getattr(seen, name).extend(values[start[name] :])
+WAITS: list[str] = []
+"""Where the host waited for the device: a number came from it, or a copy to it blocked, after which CUDA waits."""
 
 
 def to_device(tensor: Tensor) -> Tensor:
@@ -96,16 +67,9 @@ def _on_device(value: Any) -> bool:
 
 
 def _where() -> str:
-    """The line of the package, or else of whoever called it, that is at work now."""
-    frame, line = sys._getframe(2), ""
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if "/torchperc/" in path or (not line and "site-packages/torch/" not in path and path != __file__):
-            line = f"{path}:{frame.f_lineno}"
-        if "/torchperc/" in path:
-            break
-        frame = frame.f_back
-    return line
+    """The line of the package that is at work now."""
+    lines = [f"{each.filename}:{each.lineno}" for each in traceback.extract_stack(limit=80)]
+    return next((line for line in reversed(lines) if "/torchperc/" in line), "")
 
 
 def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -156,29 +120,17 @@ def _views(op: Any) -> bool:
     return any(each.alias_info is not None and not each.alias_info.is_write for each in op._schema.returns)
 
 
-@functools.cache
-def _launches(op: Any) -> bool:
-    """Whether an operation is a kernel: neither a view nor memory to be written later."""
-    return not _views(op) and "empty" not in op._schema.name and op._schema.name != "aten::resize_"
-
-
 def _count(op: Any, args: tuple[Any, ...]) -> None:
-    if _launches(op):
-        _SEEN.kernels.append(str(op))
     size_depends = torch.Tag.dynamic_output_shape in op.tags
     if size_depends and op._schema.name in ("aten::index", "aten::index_put", "aten::index_put_"):
         size_depends = any(isinstance(each, Tensor) and each.dtype in (torch.bool, torch.uint8) for each in args[1])
     if size_depends or torch.Tag.data_dependent_output in op.tags:
-        _SEEN.reads.append(f"{op} at {_where()}")
+        WAITS.append(f"{op} at {_where()}")
 
 
 def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
-    if not _on_device(target):
-        _SEEN.reads.append(f"copy of {tuple(source.shape)} at {_where()}")
-    elif not _on_device(source) and not non_blocking:
-        _SEEN.uploads.append(f"copy of {tuple(source.shape)} at {_where()}")
-    elif _on_device(source):
-        _SEEN.kernels.append("copy")
+    if not _on_device(target) or not (_on_device(source) or non_blocking):
+        WAITS.append(f"copy of {tuple(source.shape)} at {_where()}")
     there, here = (to_host(tensor) if _on_device(tensor) else tensor for tensor in (target, source))
     there.copy_(here)
     return target

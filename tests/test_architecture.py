@@ -3,7 +3,7 @@
 import ast
 import importlib
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,16 @@ LAYERS = [
 ]  # fmt: skip
 
 
-def module_name(path, root=ROOT):
-    parts = path.relative_to(root.parent).with_suffix("").parts
+def module_name(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def front_doors(root):
+def front_doors():
     """Where each name of a package's ``__init__.pyi`` is defined."""
     found = {}
-    for stub in root.rglob("__init__.pyi"):
-        package = module_name(stub, root)
+    for stub in ROOT.rglob("__init__.pyi"):
+        package = module_name(stub)
         for node in ast.parse(stub.read_text()).body:
             if isinstance(node, ast.ImportFrom):
                 home = f"{package}.{node.module}" if node.module else package
@@ -39,14 +39,14 @@ def front_doors(root):
 
 
 @cache
-def import_graph(root=ROOT):
+def import_graph():
     """Module → the modules that are run when it is imported, wherever in the file it imports them.
 
     An import of ``a.b.c`` runs ``a/__init__``, ``a/b/__init__`` and ``a/b/c``, and one of a name that a front door
     loads late runs the module where the name is defined.
     """
-    modules = {module_name(path, root): path for path in root.rglob("*.py")}
-    doors = front_doors(root)
+    modules = {module_name(path): path for path in ROOT.rglob("*.py")}
+    doors = front_doors()
 
     def home(dotted):
         while dotted not in modules:
@@ -62,10 +62,10 @@ def import_graph(root=ROOT):
     for name, path in modules.items():
         named = set()
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == root.name:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == ROOT.name:
                 named |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
-                named |= {alias.name for alias in node.names if alias.name.split(".")[0] == root.name}
+                named |= {alias.name for alias in node.names if alias.name.split(".")[0] == ROOT.name}
         graph[name] = {found for dotted in named for found in runs(home(dotted))} - {name}
         graph[name] |= set(runs(name)) - {name}
     return graph
@@ -86,30 +86,6 @@ def test_imports_go_to_lower_layers(folder):
     for name, others in import_graph().items():
         if name.split(".")[1:2] == [folder]:
             assert {other.split(".")[1] for other in others if "." in other} <= allowed, name
-
-
-@pytest.mark.parametrize(
-    ("file", "line"),
-    [
-        ("a/__init__.py", "from toy.a.one import x"),  # whoever imports a module of the folder runs this
-        ("a/__init__.py", "def late():\n    from toy.b.two import x"),
-        ("a/one.py", "def late():\n    from toy.b import two"),
-        ("a/two.py", "from toy.b import y"),  # y is loaded late from b/two.py, which imports a/two.py
-    ],
-)
-def test_a_cycle_is_found(tmp_path, file, line):
-    root = tmp_path / "toy"
-    sources = dict.fromkeys(("__init__.py", "a/__init__.py", "b/__init__.py"), "")
-    sources |= {"a/one.py": "x = 1", "a/two.py": "from toy.a.one import x", "b/__init__.pyi": "from .two import y as y"}
-    sources["b/two.py"] = "from toy.a.one import x\nfrom toy.a.two import x as y"
-    for name, text in sources.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    TopologicalSorter(import_graph.__wrapped__(root)).prepare()
-    with (root / file).open("a") as handle:
-        handle.write(f"\n{line}\n")
-    with pytest.raises(CycleError):
-        TopologicalSorter(import_graph.__wrapped__(root)).prepare()
 
 
 def test_heavy_libraries_load_late(fresh):

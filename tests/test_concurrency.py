@@ -1,12 +1,12 @@
 """Threads, processes and long lives: the same results side by side, after a fork, in a copy, and after many calls."""
 
-import gc
 import multiprocessing
-import os
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
+import oracles
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -194,70 +194,64 @@ def test_copies_are_equal(name):
     assert numbers(one) == numbers(two) != {}
 
 
-def memory():
-    """Megabytes in use, and open files."""
-    gc.collect()
-    with open("/proc/self/statm") as file:
-        pages = int(file.read().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))
-
-
-def fits(seed):
-    for name in ("compiled", "PerceptronClassifier", "minimise"):
-        JOBS[name](seed % 7)
-
-
-def learner(kind, **options):
-    """One call of a stream, for a rule or an estimator, on samples that are soon no mistakes."""
-    rows = X.copy()
-    y = np.where(rows[:, 0] > 0, 1, -1)
-    rows[:, 0] += y
-    if kind == "RuleTrainer":
-        net, trainer = linear(), tp.RuleTrainer(**options)
-        return lambda k: trainer.partial_fit(net, torch.from_numpy(rows[k : k + 1]), torch.from_numpy(y[k : k + 1]))
-    model = getattr(tp.sklearn, kind)(**options)
-    return lambda k: model.partial_fit(rows[k : k + 1], y[k : k + 1], classes=[-1, 1])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
-@pytest.mark.parametrize(("call", "calls"), [(fits, 10), (learner("RuleTrainer", select="averaged"), 1000)])
-def test_calls_leave_nothing_behind(call, calls):
-    for k in range(calls // 3):
-        call(k % 64)
-    before = memory()
-    for k in range(calls):
-        call(k % 64)
-    after = memory()
-    assert after[1] == before[1]
-    assert after[0] - before[0] < 8
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "options"),
-    [
-        *((kind, {"select": "averaged"}) for kind in ("RuleTrainer", "PerceptronClassifier")),
-        *((kind, {}) for kind in ("RuleTrainer", "PerceptronClassifier", "LogisticClassifier")),
-    ],
+    [("PerceptronClassifier", {"select": "averaged"}), ("PerceptronClassifier", {}), ("LogisticClassifier", {})],
 )
 def test_a_stream_keeps_nothing_of_calls_without_mistakes(kind, options, monkeypatch):
-    """Nothing that a call leaves behind grows with the number of calls."""
+    """Nothing that a call leaves behind grows with the number of calls, on samples that are soon no mistakes."""
     for module in ("rule", "gradient"):
         monkeypatch.setattr(f"torchperc.sklearn.{module}.RECENT", 40)
-    call, sizes = learner(kind, **options), []
+    y = np.where(X[:, 0] > 0, 1, -1)
+    rows, model, sizes = X + np.c_[y, np.zeros((len(X), WIDTH - 1))], getattr(tp.sklearn, kind)(**options), []
     for k in range(220):
-        found = call(k % 32)
+        model.partial_fit(rows[k % 32 : k % 32 + 1], y[k % 32 : k % 32 + 1], classes=[-1, 1])
         if k in (100, 160):
-            sizes.append(len(pickle.dumps(found)))
+            sizes.append(len(pickle.dumps(model)))
     assert sizes[1] <= sizes[0] + 64  # a number of more digits
+    assert [record.epoch for record in model.history_] == list(range(181, 221))
+    assert model.n_iter_ == 220
 
 
-def test_a_history_of_a_stream_is_its_last_calls(monkeypatch):
-    for module, kind in (("rule", "PerceptronClassifier"), ("gradient", "LogisticClassifier")):
-        monkeypatch.setattr(f"torchperc.sklearn.{module}.RECENT", 5)
-        model = getattr(tp.sklearn, kind)()
-        for _ in range(12):
-            model.partial_fit(X[:50], Y[:50], classes=[-1, 1])
-        assert [record.epoch for record in model.history_] == [8, 9, 10, 11, 12]
-        assert model.n_iter_ == 12
+# --- sweeps spread by joblib over threads, processes and a cluster ---
+
+
+def sweeps(**spread):
+    """Dense and sparse samples, two and three classes, orders and seeds."""
+    (X, y), (Z, codes) = (oracles.integers(3, count=25, classes=classes) for classes in (None, 3))
+    orders = [np.random.default_rng(seed).permutation(25) for seed in range(3)]
+    yield tp.sweep(X, y, orders=orders, lr=[1, 0.5], margin=[0, 1.5], bias_step="radius", max_epochs=4, **spread)
+    Z = csr_array(np.array(Z, float))
+    yield tp.sweep(Z, codes, seeds=[0, 9, 2**40], num_classes=3, max_epochs=4, **spread)
+    yield tp.sweep(torch.tensor(X, dtype=torch.bfloat16), y, seeds=[0, 1], max_epochs=4, **spread)
+
+
+def assert_as_alone(**spread):
+    for one, other in zip(sweeps(), sweeps(**spread), strict=True):
+        assert (one.members, one.verdicts, one.radius) == (other.members, other.verdicts, other.radius)
+        for name in ("mistakes", "epochs", "weight", "bias", "margins"):
+            assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def test_chunks_make_the_same_runs():
+    assert_as_alone(n_jobs=1)
+
+
+@pytest.mark.processes
+def test_processes_make_the_same_runs():
+    assert_as_alone(n_jobs=2)
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_runs():
+    cluster = pytest.importorskip("distributed", reason="`make test-all` installs it")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with cluster.LocalCluster(**options) as started, cluster.Client(started), joblib.parallel_config("dask"):
+        assert_as_alone(n_jobs=2)
+
+
+@pytest.mark.parametrize(("n_jobs", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_a_number_of_jobs_is_checked(n_jobs, error):
+    with pytest.raises(error, match="n_jobs"):
+        tp.sweep(*tp.data.gate("AND"), n_jobs=n_jobs)

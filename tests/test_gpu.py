@@ -3,7 +3,7 @@
 import copy
 import warnings
 from functools import partial
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import oracles
 import pretend
@@ -94,36 +94,33 @@ def test_devices_do_not_mix(device):
 # --- the rule ---
 
 
+SELECTS, ORDERS = (
+    ("last", "averaged", "voted", "pocket", "best-validation"),
+    ("given", "random-mistake", [3, 1, 2, 0, 5]),
+)
+RULES = [
+    *({"order": "shuffled", "select": select} for select in SELECTS),
+    *({"kernel": kernel, "select": "voted"} for kernel in ("poly", "rbf", torch.inner)),
+    *({"order": o, "engine": e, "tie": "sign", "bias_step": "radius"} for o in ORDERS for e in ("auto", "reference")),
+]
+
+
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
-def test_rule(device, classes, select):
-    X, y = oracles.integers(1, classes=classes)
-    runs = []
+@pytest.mark.parametrize("options", RULES, ids=lambda options: "-".join(map(str, options.values())))
+def test_rule(device, options, classes):
+    X, y = data(classes, count=12)
+    kernel = "kernel" in options
+    more, runs = {"num_classes": classes} if kernel else {"validation": (X, y)}, []
     for place in ("cpu", device):
         net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
-        trainer = tp.RuleTrainer(max_epochs=3, select=select, order="shuffled")
-        result = trainer.fit(net.to(place), X, y, validation=(X, y))
-        runs.append((net.cpu(), result))
-    (net, here), (other, there) = runs
+        given = None if kernel else net.double().to(place)
+        result = tp.RuleTrainer(max_epochs=4, **options).fit(given, X.to(place), y.to(place), **more)
+        runs.append((net.cpu().weight, result.predict(X.to(place)).cpu(), result))
+    (weight, predicted, here), (other, their, there) = runs
     assert here.log.equals(there.log)
-    assert here.history == there.history
-    assert torch.equal(net.weight, other.weight)
-    assert torch.equal(here.predict(X), there.predict(X).cpu())
-
-
-@pytest.mark.parametrize("order", ["given", "random-mistake", [3, 1, 2, 0, 5]], ids=str)
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_orders_and_engines(device, engine, order):
-    X, y = data(count=8)
-    runs = [
-        tp.RuleTrainer(max_epochs=4, order=order, engine=engine, tie="sign", bias_step="radius").fit(
-            tp.Perceptron(3).double().to(place), X.to(place), y.to(place)
-        )
-        for place in ("cpu", device)
-    ]
-    assert runs[0].log.equals(runs[1].log)
-    assert runs[0].history == runs[1].history
-    assert runs[0].verdict is runs[1].verdict
+    assert (here.history, here.verdict) == (there.history, there.verdict)
+    assert torch.equal(weight, other)
+    assert torch.equal(predicted, their)
 
 
 def test_online(device):
@@ -137,26 +134,15 @@ def test_online(device):
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("kernel", ["poly", "rbf", torch.inner], ids=["poly", "rbf", "own"])
-def test_kernel(device, kernel, classes):
-    X, y = data(classes, count=12)
-    trainer = tp.RuleTrainer(max_epochs=2, kernel=kernel, select="voted")
-    here, there = (trainer.fit(None, X.to(place), y, num_classes=classes) for place in ("cpu", device))
-    assert here.log.equals(there.log)
-    assert torch.equal(here.predict(X), there.predict(X.to(device)).cpu())
-
-
-@pytest.mark.parametrize("classes", [None, 3])
 def test_samples_are_copied_to_the_cpu_once_and_the_weights_back(device, classes):
     X, y = data(classes)
     net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)).double().to(device)
     run = tp.RuleTrainer(max_epochs=4).start(net, X.to(device), y.to(device))
-    with pretend.counted() as seen:
-        while run.verdict is None:
-            run.epoch()
-        result = run.result()
-    assert not seen.waits
-    assert not seen.kernels
+    before = len(pretend.WAITS)
+    while run.verdict is None:
+        run.epoch()
+    result = run.result()
+    assert pretend.WAITS[before:] == []
     assert result.model.weight.device.type == "cpu"
     result.write_to(net)
     assert torch.equal(net.weight.cpu(), result.model.weight)
@@ -184,9 +170,6 @@ def test_a_score_that_rounding_hides_is_decided_exactly(device):
         assert run.epoch().mistakes == 0
 
 
-# --- sparse samples ---
-
-
 def test_sparse_samples_need_the_cpu(device):
     X, y = data()
     with pytest.raises(TypeError, match=r"X is sparse, which needs a net on the CPU, found .*; use net\.cpu\(\)"):
@@ -197,39 +180,26 @@ def test_sparse_samples_need_the_cpu(device):
     tp.minimise(net, tp.LMSHead(), csr_array(X.numpy()), y)  # all of it on the CPU
 
 
-# --- descent ---
-
-
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
-def test_single_sample_descent(device, head, classes):
-    X, y = data(classes, count=150, seed=2)
-    nets = []
-    for place in ("cpu", device):
-        net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, 3)).double().to(place)
-        options = {"sample_weight": torch.ones(150).to(place), "l2": 0.01, "order": torch.arange(149, 70, -1).to(place)}
-        tp.descend(net, head, X.to(place), y.to(place), 0.0625, **options)
-        tp.descend(net, head, X.to(place), y.to(place), 0.0625)
-        nets.append(net)
-    same(nets[0].weight, nets[1].weight, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=str)
-def test_minimise(device, head, classes):
+def test_descend_and_minimise(device, head, classes):
     X, y = data(classes, count=200, seed=2)
-    found, nets = [], []
+    found = []
     for place in ("cpu", device):
+        given, counts = (X.to(place), y.to(place)), (torch.arange(200) % 3).to(place)
         net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, 3)).double().to(place)
-        counts = (torch.arange(200) % 3).to(place)
-        found.append(tp.minimise(net, head, X.to(place), y.to(place), l2=0.1, sample_weight=counts))
-        nets.append(net)
-    assert found[1].converged
-    assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
-    same(nets[0].weight, nets[1].weight, rtol=1e-6, atol=1e-8)
-
-
-# --- the XOR lab ---
+        order = torch.arange(149, 70, -1).to(place)
+        tp.descend(net, head, *given, 0.0625, sample_weight=counts + 1, l2=0.01, order=order)
+        tp.descend(net, head, *given, 0.0625)
+        moved = net.weight.detach().clone()
+        best = None if head == tp.PerceptronHead() else tp.minimise(net, head, *given, l2=0.1, sample_weight=counts)
+        found.append((moved, best, net.weight))
+    (here, best, weight), (there, other, their) = found
+    same(here, there, rtol=0, atol=1e-10)
+    if best is not None:
+        assert other.converged
+        assert best.loss == pytest.approx(other.loss, rel=1e-12)
+        same(weight, their, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
@@ -273,62 +243,29 @@ def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
         ("joint", {"weighted": True}, {"head": "perceptron", "lr": 0.1}),
         ("mlp", {"size": 9}, {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.01)}),
         ("mlp-many", {}, {"head": "logistic", "optimizer": partial(torch.optim.RMSprop, lr=0.01)}),
+        *(("rule", {"weighted": True}, {"select": s}) for s in ("last", "averaged", "best-validation", "pocket")),
+        *(("rule", {"weighted": True, "size": 12}, {"select": s}) for s in ("last", "averaged")),
     ],
     ids=str,
 )
-def test_lit_classifier(device, tmp_path, name, train, options):
-    classes = 4 if name in ("many", "joint", "mlp-many") else None
-    ends = []
+def test_lightning_modules(device, tmp_path, name, train, options):
+    classes, rule, ends = 4 if name in ("many", "joint", "mlp-many") else None, name == "rule", []
     for place in ("cpu", device):
-        lit = L.LitClassifier(NETS[name](), **options)
+        lit = L.LitRule(tp.Perceptron(3), **options) if rule else L.LitClassifier(NETS[name](), **options)
         trainer = trainer_on(place, tmp_path, max_epochs=2)
         trainer.fit(lit, batches(classes, **train), batches(classes, 7))
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        predicted = torch.cat(trainer.predict(lit, batches(classes, 7)))
-        tested = trainer.test(lit, batches(classes, 7), verbose=False)
-        ends.append((lit, metrics, predicted.cpu(), tested))
-    (here, metrics, predicted, tested), (there, others, their, theirs) = ends
+        made = lit.result.mistakes if rule else None
+        predicted = torch.cat(trainer.predict(lit, batches(classes, 7))).cpu()
+        ends.append((lit, metrics, predicted, made, trainer.test(lit, batches(classes, 7), verbose=False)[0]))
+    (here, metrics, predicted, made, tested), (there, others, their, also_made, theirs) = ends
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
-        torch.testing.assert_close(one.cpu(), other.cpu(), rtol=1e-5, atol=1e-6)
-    assert metrics == pytest.approx(others, rel=1e-5, abs=1e-6)
+        close = {"rtol": 0, "atol": 0} if rule else {"rtol": 1e-5, "atol": 1e-6}
+        torch.testing.assert_close(one.cpu(), other.cpu(), **close)
+    assert metrics == pytest.approx(others, rel=1e-6 if rule else 1e-5, abs=1e-12 if rule else 1e-6)
     assert torch.equal(predicted, their)
-    assert tested[0] == pytest.approx(theirs[0], rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "select"),
-    [
-        *(("one batch", select) for select in ("last", "averaged", "best-validation", "pocket")),
-        *(("mini-batches", select) for select in ("last", "averaged")),  # the others need all samples at once
-    ],
-)
-def test_lit_rule(device, tmp_path, kind, select):
-    ends = []
-    for place in ("cpu", device):
-        lit = L.LitRule(tp.Perceptron(3), select=select)
-        trainer = trainer_on(place, tmp_path, max_epochs=2)
-        trainer.fit(lit, batches(size=None if kind == "one batch" else 12, weighted=True), batches(size=12))
-        ends.append((lit.net.cpu(), lit.result, {key: float(value) for key, value in trainer.callback_metrics.items()}))
-    (net, here, metrics), (other, there, others) = ends
-    assert torch.equal(net.weight, other.weight)
-    assert here.mistakes == there.mistakes
-    assert metrics == pytest.approx(others, rel=1e-6)
-
-
-class Waits(pl.Callback):
-    """Kernels and waits of each epoch."""
-
-    def __init__(self):
-        self.epochs, self.counting = [], None
-
-    def on_train_epoch_start(self, *_):
-        self.on_train_end()
-        self.counting = pretend.counted()
-        self.epochs.append(self.counting.__enter__())
-
-    def on_train_end(self, *_):
-        if self.counting is not None:
-            self.counting.__exit__(None, None, None)
+    assert made == also_made
+    assert tested == pytest.approx(theirs, rel=1e-5)
 
 
 LOGISTIC = partial(L.LitClassifier, head="logistic", lr=0.1)
@@ -352,11 +289,14 @@ def test_the_host_waits_once_per_epoch_and_once_more_for_validation(
 ):
     if device != "pretend":
         pytest.skip("waits are counted on the pretend device")
-    classes, watch = 4 if name == "many" else None, Waits()
+    classes, marks = 4 if name == "many" else None, []
+    watch = pl.callbacks.LambdaCallback(
+        **dict.fromkeys(("on_train_epoch_start", "on_train_end"), lambda *_: marks.append(len(pretend.WAITS)))
+    )
     logger = pl.loggers.CSVLogger(tmp_path) if logs else False
     trainer = trainer_on(device, tmp_path, callbacks=[watch], logger=logger, log_every_n_steps=1)
     trainer.fit(make(NETS[name]()), batches(classes, **train), batches(classes, 12) if validates else None)
-    found = [seen.waits for seen in watch.epochs[2:]]  # the first look up what stays the same
+    found = [pretend.WAITS[a:b] for a, b in pairwise(marks[2:])]  # the first epochs look up what stays the same
     assert found
     assert max(map(len, found)) <= allowed, found
 

@@ -22,7 +22,7 @@ class DualDisplay(style.Display):
             )
         return cls(log.dual()).plot(ax=ax)
 
-    def _draw(self, own):
+    def _draw(self):
         axes, alpha = self.ax_, self.alpha.numpy()
         colours = [style.ORANGE if value > 0 else style.BLUE for value in alpha]
         self.bars_ = axes.bar(range(len(alpha)), alpha, color=colours)

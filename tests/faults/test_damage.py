@@ -52,9 +52,8 @@ def made_of(*values):
 
 def checkpoint(path):
     trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, plugins=[tp.lightning.SafeCheckpointIO()])  # fmt: skip
-    trainer.fit(
-        tp.lightning.LitClassifier(tp.Perceptron(2), "logistic"), DataLoader(TensorDataset(*tp.data.gate("AND")), 4)
-    )
+    loader = DataLoader(TensorDataset(*tp.data.gate("AND")), 4)
+    trainer.fit(tp.lightning.LitClassifier(tp.Perceptron(2), "logistic"), loader)
     trainer.save_checkpoint(path)
 
 
@@ -63,18 +62,13 @@ def use_checkpoint(path):
     return made_of(*content["state_dict"].values(), content["epoch"], repr(sorted(content["hyper_parameters"])))
 
 
-def log(path):
-    run()[2].log.save(path)
+def certificate(path):
+    tp.theory.separability(*run()[:2]).save(path)
 
 
 def use_log(path):
-    X, y, _ = run()
-    read = tp.MistakeLog.load(path, X, y)
-    return made_of(read.sample, read.step, read.coef, read.predicted, read.steps, read.last().weight)
-
-
-def certificate(path):
-    tp.theory.separability(*run()[:2]).save(path)
+    log = tp.MistakeLog.load(path, *run()[:2])
+    return made_of(log.sample, log.step, log.coef, log.predicted, log.steps, log.last().weight)
 
 
 def use_certificate(path):
@@ -91,11 +85,7 @@ def verified(path):
         raise harness.RefusedError(str(reason)) from reason
 
 
-def fitted(path):
-    model().save(path)
-
-
-def use_fitted(path):
+def use_model(path):
     read = tp.FittedModel.load(path)
     return made_of(*read.net.state_dict().values(), read.predict(np.eye(3)), read.names)
 
@@ -109,14 +99,20 @@ def use_tagger(path):
     return made_of(repr(read.apply([["a", "dog"], ["the", "bird"]])), read.weights.rows, read.weights.trans, read.tags)
 
 
-def weights(path):
-    save_safetensors(model().net, path, {"by": "rule"})
-
-
 def use_weights(path):
     net = tp.MulticlassPerceptron(3, 3).double()
     texts = load_safetensors(path, net)
     return made_of(net.weight, net.bias, repr(texts))
+
+
+def tagged():
+    X = np.random.default_rng(0).integers(0, 2, (6, 4, 3)).astype(float)
+    return X, X[:, :, :2].argmax(2)
+
+
+def use_chain_log(path):
+    log = tp.sequences.load_log(path, *tagged())
+    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
 
 
 # --- tables ---
@@ -125,15 +121,12 @@ def use_weights(path):
 def read(path):
     data = tp.data.read(path, **({"target": "y"} if path.suffix == ".npz" else {}))
     X = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
-    assert X.ndim == 2
-    assert len(X) == len(data.y)
-    assert np.isfinite(X).all()
+    assert (X.ndim, len(X), np.isfinite(X).all()) == (2, len(data.y), True)
     return made_of(X, data.y, data.labels)
 
 
 def rows():
-    X, y, _ = run()
-    return np.column_stack((X, y))
+    return np.column_stack(run()[:2])
 
 
 def csv(path):
@@ -148,51 +141,29 @@ def parquet(path):
     pyarrow.parquet.write_table(pyarrow.table({name: rows()[:, k] for k, name in enumerate("abcy")}), path)
 
 
-def npz(path):
-    np.savez(path, X=rows()[:, :3], y=rows()[:, 3])
-
-
-def parts(path):
-    save_npz(path, csr_array(np.round(rows()[:, :3])))
-
-
 def use_parts(path):
     whole = tp.data.CsrParts([path])
-    result = tp.RuleTrainer(max_epochs=2).fit(tp.Perceptron(3).double(), whole, run()[1])
-    return made_of(result.log.sample)
+    return made_of(tp.RuleTrainer(max_epochs=2).fit(tp.Perceptron(3).double(), whole, run()[1]).log.sample)
 
 
-def tagged():
-    X = np.random.default_rng(0).integers(0, 2, (6, 4, 3)).astype(float)
-    return X, X[:, :, :2].argmax(2)
-
-
-def chain_log(path):
-    tp.RuleTrainer(3).fit(tp.sequences.ChainPerceptron(3, 2), *tagged()).log.save(path)
-
-
-def use_chain_log(path):
-    log = tp.sequences.load_log(path, *tagged())
-    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
-
-
+CHAIN = tp.sequences.ChainPerceptron
 SEALED = {
-    "log of sequences": ("chains.npz", chain_log, use_chain_log),
+    "log of sequences": ("chains.npz", lambda path: tp.RuleTrainer(3).fit(CHAIN(3, 2), *tagged()).log.save(path), use_chain_log),
     "checkpoint": ("c.ckpt", checkpoint, use_checkpoint),
-    "mistake log": ("log.npz", log, use_log),
+    "mistake log": ("log.npz", lambda path: run()[2].log.save(path), use_log),
     "certificate": ("proof.json", certificate, use_certificate),
     "certificate, verifier": ("proof.json", certificate, verified),
-    "model": ("m.safetensors", fitted, use_fitted),
+    "model": ("m.safetensors", lambda path: model().save(path), use_model),
     "tagger": ("t.safetensors", tagger, use_tagger),
-    "weights": ("w.safetensors", weights, use_weights),
-}
+    "weights": ("w.safetensors", lambda path: save_safetensors(model().net, path, {"by": "rule"}), use_weights),
+}  # fmt: skip
 TABLES = {
     "csv": ("t.csv", csv, read),
     "svmlight": ("t.svm", svmlight, read),
     "parquet": ("t.parquet", parquet, read),
     "npy": ("t.npy", lambda path: np.save(path, rows()), read),
-    "npz": ("t.npz", npz, read),
-    "cache in parts": ("X-0.npz", parts, use_parts),
+    "npz": ("t.npz", lambda path: np.savez(path, X=rows()[:, :3], y=rows()[:, 3]), read),
+    "cache in parts": ("X-0.npz", lambda path: save_npz(path, csr_array(np.round(rows()[:, :3]))), use_parts),
 }
 KINDS = SEALED | TABLES
 

@@ -63,36 +63,34 @@ def words(*given):
     return lambda folder: (harness.command, list(given), folder)
 
 
+def whole(name, load=lambda path: None):
+    """What a command leaves as one file, which can be loaded, or None if it is not there."""
+
+    def result(folder):
+        path = folder / name
+        return (load(path), digest(path))[1] if path.exists() else None
+
+    return result
+
+
 def learned(folder):
-    run = folder / "run"
-    kinds = {path.name for path in run.glob("[!.]*")}
+    kinds = {path.name for path in (folder / "run").glob("[!.]*")}
     if not kinds:  # at most the claim of a run that is no more
         return None
-    tp.FittedModel.load(run / "weights.safetensors")
     missing = {"results.json", "weights.safetensors", "report.html", "metrics.csv"} - kinds
     assert not missing, f"the run has no {missing}"
-    return digest(run / "weights.safetensors")
-
-
-LEARN = ("learn", "table.csv", "--out", "run", "--epochs", "3", "--seed", "1")
+    return whole("run/weights.safetensors", tp.FittedModel.load)(folder)
 
 
 def configured(module, batches, options):
-    def prepare(folder):
-        text = CONFIG.format(folder="run", module=module, batches=batches, options=options)
-        (folder / "config.yaml").write_text(text)
-
-    return prepare
+    text = CONFIG.format(folder="run", module=module, batches=batches, options=options)
+    return lambda folder: (folder / "config.yaml").write_text(text)
 
 
 def fitted(folder):
     for path in (folder / "run").glob("*.ckpt"):
         tp.lightning.SafeCheckpointIO().load_checkpoint(path)
-    weights = folder / "run" / "weights.safetensors"
-    if not weights.exists():
-        return None
-    tp.FittedModel.load(weights)
-    return digest(weights)
+    return whole("run/weights.safetensors", tp.FittedModel.load)(folder)
 
 
 def resume(folder):
@@ -107,13 +105,9 @@ def trained(folder):
     table(folder / "new.csv", rows=60_000)
 
 
-def applied(folder, name="out.csv"):
-    return digest(folder / name) if (folder / name).exists() else None
-
-
-def conll(path, sentences=400):
-    lines = ("".join(f"{word}\t{tag}\n" for word, tag in each) for each in tp.data.tagged_sentences(sentences))
-    path.write_text("\n".join(lines))
+def conll(folder):
+    lines = ("".join(f"{word}\t{tag}\n" for word, tag in each) for each in tp.data.tagged_sentences(400))
+    (folder / "t.conll").write_text("\n".join(lines))
 
 
 def tagger(folder):
@@ -121,30 +115,17 @@ def tagger(folder):
     (folder / "new.txt").write_text("The dog. A dog in the garden.\n" * 20_000)
 
 
-def tagged(folder):
-    if not (folder / "m.safetensors").exists():
-        return None
-    Tagger.load(folder / "m.safetensors")
-    return digest(folder / "m.safetensors")
-
-
+LEARN = ("learn", "table.csv", "--out", "run", "--epochs", "3", "--seed", "1")
+FIT, APPLY = words("fit", "--config", "config.yaml"), words("apply", "m.safetensors", "new.csv", "-o", "out.csv")
 TAG = ("tag", "fit", "t.conll", "--out", "m.safetensors", "--epochs", "3")
-TAG_NEW = ("tag", "apply", "m.safetensors", "new.txt", "-o", "out.conll")
-
-
+TAG_NEW = words("tag", "apply", "m.safetensors", "new.txt", "-o", "out.conll")
 COMMANDS = {
     "learn": Command(words(*LEARN), words(*LEARN, "--overwrite"), learned, lambda folder: table(folder / "table.csv")),
-    "fit by gradient": Command(
-        words("fit", "--config", "config.yaml"), resume, fitted,
-        configured("LitClassifier", "batch_size: 8, order: shuffled", "{head: logistic, lr: 0.5, net: {class_path: torchperc.Perceptron, init_args: {init: normal, seed: 1}}}"),
-    ),
-    "fit by rule": Command(
-        words("fit", "--config", "config.yaml"), resume, fitted,
-        configured("LitRule", "batch_size: full", "{order: shuffled, select: averaged, net: {class_path: torchperc.Perceptron}}"),
-    ),
-    "apply": Command(words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), applied, trained),
-    "tag fit": Command(words(*TAG), words(*TAG, "--overwrite"), tagged, lambda folder: conll(folder / "t.conll")),
-    "tag apply": Command(words(*TAG_NEW), words(*TAG_NEW), lambda folder: applied(folder, "out.conll"), tagger),
+    "fit by gradient": Command(FIT, resume, fitted, configured("LitClassifier", "batch_size: 8, order: shuffled", "{head: logistic, lr: 0.5, net: {class_path: torchperc.Perceptron, init_args: {init: normal, seed: 1}}}")),
+    "fit by rule": Command(FIT, resume, fitted, configured("LitRule", "batch_size: full", "{order: shuffled, select: averaged, net: {class_path: torchperc.Perceptron}}")),
+    "apply": Command(APPLY, APPLY, whole("out.csv"), trained),
+    "tag fit": Command(words(*TAG), words(*TAG, "--overwrite"), whole("m.safetensors", Tagger.load), conll),
+    "tag apply": Command(TAG_NEW, TAG_NEW, whole("out.conll"), tagger),
 }  # fmt: skip
 
 

@@ -210,11 +210,8 @@ def test_a_log_comes_back_from_json(options, tmp_path):
     assert again.equals(result.log)
     assert torch.equal(again.last().weight, net.weight)
     assert torch.equal(again.last().bias, net.bias)
-    for model in ("averaged", "pocket"):
-        assert torch.equal(getattr(again, model)().weight, getattr(result.log, model)().weight)
     X = result.log.problem.samples.dense()
     assert torch.equal(again.voted().scores(X), result.log.voted().scores(X))
-    assert torch.equal(again.errors(), result.log.errors())
     assert again.to_json() == result.log.to_json()
     tp.MistakeLog.load(tmp_path / "log.json", X, result.log.y)
     with pytest.raises(ValueError, match=r"log.json belongs to other data"):
@@ -283,25 +280,15 @@ def test_json_that_is_no_log_is_refused(changes, message, tmp_path):
         tp.MistakeLog.load(path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", '{"format"', "[" * 100_000, "\udcff"])
-def test_what_is_no_json_is_refused(text):
-    with pytest.raises(ValueError, match="is not a mistake log, or is damaged"):
-        tp.MistakeLog.from_json(text.encode(errors="surrogateescape"))
-
-
-def test_every_entry_is_needed():
+def test_what_is_no_json_or_lacks_an_entry_is_refused():
     entries = changed()
-    for name in entries.keys() - {"conventions"}:
-        without = {key: value for key, value in entries.items() if key != name}
-        with pytest.raises(ValueError, match="not a mistake log"):
-            tp.MistakeLog.from_json(json.dumps(without))
+    short = [{key: entries[key] for key in entries if key != name} for name in entries.keys() - {"conventions"}]
+    for text in ("", "[]", "null", '{"format"', "[" * 100_000, "\udcff", *map(json.dumps, short)):
+        with pytest.raises(ValueError, match="is not a mistake log, or is damaged"):
+            tp.MistakeLog.from_json(text.encode(errors="surrogateescape"))
 
 
-EXPORT = """
-answer = questions.map((data) => logToJson(runRule(data, {maxEpochs: 6})));
-"""
-
-
+EXPORT = "answer = questions.map((data) => logToJson(runRule(data, {maxEpochs: 6})));"
 REPLAY = """
 answer = questions.map((entries) => {
   const log = logFromJson(entries);

@@ -42,29 +42,18 @@ def opened(address, browser):
     """Opens the page, and looks at its end whether it was silent and left the network alone."""
     pages = []
 
-    def to(fragment="", window=browser, scheme="light", size=None, at=address):
-        page = window.new_page()
+    def to(fragment="", scheme="light", size=DESKTOP, at=address, **chosen):
+        page = browser.new_page()
         page.emulate_media(color_scheme=scheme)
-        if size:
-            page.set_viewport_size(size)
+        page.set_viewport_size(size)
         pages.append((page, Watch(page), at))
         page.goto(f"{at}#{fragment}")
-        return page
+        return choose(page, **chosen)
 
     yield to
     for page, watch, at in pages:
         page.close()
         watch.check(at)
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(name="page.html", **arguments):
-        path = tmp_path / name
-        tp.play(out=path, **arguments)
-        return path.as_uri()
-
-    return write
 
 
 def pixel(page, x, y, plane="rule-plane"):
@@ -104,6 +93,20 @@ def click(page, *names):
         page.click(f"#{name}")
 
 
+def choose(page, **fields):
+    """Choose in lists, whose names have _ for -."""
+    for name, value in fields.items():
+        page.select_option(f"#{name.replace('_', '-')}", value)
+    return page
+
+
+def copied(page, what):
+    """What a button puts on the clipboard."""
+    page.click(f"#copy-{what}")
+    shows(page, {"#notice": "on the clipboard"})
+    return page.evaluate("navigator.clipboard.readText()")
+
+
 def enter(page, field, value):
     page.fill(field, str(value))
     page.locator(field).press("Enter")
@@ -122,8 +125,10 @@ def reads(page, found):
         expect(page.locator(place)).to_have_text(wanted)
 
 
-def number(text):
-    return float(text.replace("−", "-"))
+def numbers(page, place):
+    """The numbers that a place shows."""
+    text = page.locator(place).first.inner_text().replace("−", "-")
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)]
 
 
 def run(X, y, start=None, **conventions):
@@ -141,10 +146,8 @@ def compared(page, result, net):
     """The page shows the run that torchperc made."""
     page.click("#end")
     reads(page, {"[data-test=mistakes]": str(result.mistakes), "[data-test=epochs]": str(result.epochs)})
-    text = page.locator("[data-test=weights]").inner_text()
-    found = re.search(r"w = \((\S+), (\S+)\), b = (\S+)", text)
-    wanted = (*net.weight[0].tolist(), net.bias.item())
-    assert tuple(map(number, found.groups())) == pytest.approx(wanted, rel=1e-5)
+    wanted = [*net.weight[0].tolist(), net.bias.item()]
+    assert numbers(page, "[data-test=weights]") == pytest.approx(wanted, rel=1e-5)
 
 
 # --- points -----------------------------------------------------------------------------------------------------------
@@ -186,12 +189,12 @@ def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
 
 def test_a_run_follows_its_points_and_classes(opened):
     page = opened("preset=XOR")
-    expect(page.locator("[data-test=verdict]")).to_have_count(0)  # what will happen is not told before it happens
+    shows(page, {"[data-test=verdict]": 0})  # what will happen is not told before it happens
     page.click("#end")
-    expect(page.locator("[data-test=verdict]")).to_contain_text("cycling")
+    shows(page, {"[data-test=verdict]": "cycling"})
     drag(page, (1, 1), (1, 1.25))
     drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
-    expect(page.locator("[data-test=verdict]")).to_contain_text("separated")
+    shows(page, {"[data-test=verdict]": "separated"})
     X = torch.tensor([[x, y] for x, y, _ in points(page)])
     labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
     compared(page, *run(X, labels))
@@ -201,17 +204,16 @@ def test_a_run_follows_its_points_and_classes(opened):
     expect(page.locator("#more-classes")).to_be_disabled()
     put(page, -1, -1)
     assert points(page)[-1] == (-1, -1, 3)
-    expect(page.locator("#rule-step")).to_contain_text("Start")
+    shows(page, {"#rule-step": "Start"})
     page.click("#step")
-    expect(page.locator("#rule-step")).to_contain_text("w₀ ← w₀ + c·x")
+    shows(page, {"#rule-step": "w₀ ← w₀ + c·x"})
     click(page, "fewer-classes", "fewer-classes")
     expect(page.locator("#fewer-classes")).to_be_disabled()
     assert len(points(page)) == 4
 
 
 def test_plane_and_transport_are_seen_on_a_phone_plane_and_step_at_a_beamer(opened):
-    page = opened()
-    page.set_viewport_size({"width": 390, "height": 844})
+    page = opened(size={"width": 390, "height": 844})
     for view, button in (("rule", "#play"), ("gradient", "#gradient-play"), ("twolayer", "#twolayer-play")):
         page.click(f"#tab-{view}")
         box = page.locator(button).bounding_box()
@@ -227,17 +229,16 @@ def test_plane_and_transport_are_seen_on_a_phone_plane_and_step_at_a_beamer(open
 def test_every_example_is_shown_with_its_conventions(opened):
     page = opened("preset=note-e")
     expect(page.locator("#biasStep")).to_have_value("radius")
-    page.select_option("#preset", "AND")
+    choose(page, preset="AND")
     expect(page.locator("#biasStep")).to_have_value("unit")
-    page.select_option("#tie", "sign")
-    page.select_option("#preset", "OR")
+    choose(page, tie="sign", preset="OR")
     expect(page.locator("#tie")).to_have_value("sign")  # what the user has chosen stays
     ids = page.locator("#preset option").evaluate_all("all => all.map(({value}) => value)")
     assert {"AND", "OR", "NAND", "XOR", "moons", "noisy-blobs", "parity-3", "note-a", "note-e"} <= set(ids)
     for name in filter(None, ids):
         page.select_option("#preset", name)
         assert len(points(page)) >= 2
-        expect(page.locator("#rule-step .step-title")).to_have_text("Start")
+        reads(page, {"#rule-step .step-title": "Start"})
         page.click("#end")
         expect(page.locator("[data-test=verdict]")).not_to_be_empty()
 
@@ -260,11 +261,10 @@ def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(open
         "w ← w + c·x = (2, 1) + (−1)·(0, 1) = (2, 0)",
         "b ← b + c = −1 + (−1) = −2",
     ]
-    expect(page.locator("#live")).to_contain_text("Mistake 6 of 18: sample 1, score 0")
+    shows(page, {"#live": "Mistake 6 of 18: sample 1, score 0"})
     cells = page.locator("#log-table tr[aria-current=step] td").all_inner_texts()
     assert (cells[1], cells[5:8]) == ("1", ["−1", "(2, 0)", "−2"])
-    assert page.locator("#rule-plane .ring.mistake").count() == 1
-    assert page.locator("#rule-plane .line.before").count() == 1
+    shows(page, {"#rule-plane .ring.mistake": 1, "#rule-plane .line.before": 1})
     page = opened()
     for example in ("AND", "note-e", "three"):
         page.select_option("#preset", example)
@@ -277,20 +277,19 @@ def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(open
 def test_step_back_scrub_rewind_and_play(opened):
     page = opened()
     click(page, "step", "step", "back")
-    expect(page.locator("#place")).to_have_text("1 of 18")
+    reads(page, {"#place": "1 of 18"})
     page.locator("#scrub").fill("12")
-    expect(page.locator("#rule-step .step-title")).to_contain_text("Mistake 12 of 18")
+    shows(page, {"#rule-step .step-title": "Mistake 12 of 18"})
     page.locator("#log-table tr[data-t='5']").click()
-    expect(page.locator("#place")).to_have_text("5 of 18")
+    reads(page, {"#place": "5 of 18"})
     page.click("#rewind")
-    expect(page.locator("#rule-step .step-title")).to_have_text("Start")
+    reads(page, {"#rule-step .step-title": "Start"})
     page.select_option("#speed", "100")
     page.click("#play")
-    expect(page.locator("#place")).to_have_text("18 of 18")
+    reads(page, {"#place": "18 of 18"})
     expect(page.locator("#play")).to_have_attribute("aria-pressed", "false")  # it stops at the end, and says where
-    expect(page.locator("#live")).to_contain_text("Mistake 18 of 18")
-    page.select_option("#preset", "moons")
-    page.select_option("#speed", "5")
+    shows(page, {"#live": "Mistake 18 of 18"})
+    choose(page, preset="moons", speed="5")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press(" ")
     expect(page.locator("#play")).to_have_attribute("aria-label", re.compile("Pause"))
@@ -337,18 +336,18 @@ def test_conventions_are_switched(opened):
             enter(page, f"#{field}", f"{value:g}")
         given[name] = value
         compared(page, *run(*AND, **given))
-    expect(page.locator("#what-changed")).to_contain_text("mistakes")
+    shows(page, {"#what-changed": "mistakes"})
     for column, value in enumerate((-1, 0.5, 2)):
         enter(page, f"#start-0-{column}", value)
     compared(page, *run(*AND, start=[-1, 0.5, 2], **given))
-    expect(page.locator("#rule-bracket")).to_contain_text("from zero weights only")
+    shows(page, {"#rule-bracket": "from zero weights only"})
     page.click("#start-zero")
     compared(page, *run(*AND, **given))
     enter(page, "#lr", "-1")
-    expect(page.locator("#notice")).to_contain_text("not possible")
+    shows(page, {"#notice": "not possible"})
     compared(page, *run(*AND, **given))
     page.select_option("#dialect", label="lecture note E")
-    expect(page.locator("[data-test=verdict]")).to_contain_text("nothing ever moves")
+    shows(page, {"[data-test=verdict]": "nothing ever moves"})
 
 
 def test_two_conventions_side_by_side(opened):
@@ -358,25 +357,24 @@ def test_two_conventions_side_by_side(opened):
     )
     differences = page.locator("[data-test=differences]").inner_text()
     assert re.search(r"mistakes in all\s+18\s+11", differences)
-    page.select_option("#second-order", "shuffled")
-    page.select_option("#second-biasStep", "radius")
+    choose(page, second_order="shuffled", second_biasStep="radius")
     result, _ = run(*AND, tie="sign", order="shuffled", bias_step="radius")
     page.click("#second-end")
-    expect(page.locator("#compare-second [data-test=mistakes]")).to_have_text(str(result.mistakes))
+    reads(page, {"#compare-second [data-test=mistakes]": str(result.mistakes)})
     page.click("#go-there")
     places = [page.locator(f"#{side}-place").inner_text() for side in ("first", "second")]
     assert len({place.split()[0] for place in places}) == 1
     page.click("#second-end")
     page.click("#second-back")  # each side has its own cursor
     total = result.mistakes
-    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
+    reads(page, {"#second-place": f"{total - 1} of {total}"})
     page.click("#first-rewind")
     reads(page, {"#first-place": "0 of 18", "#second-place": f"{total - 1} of {total}"})
     page.click("#swap")
     expect(page.locator("#first-tie")).to_have_value("sign")
-    expect(page.locator("#second-place")).to_have_text("0 of 18")
+    reads(page, {"#second-place": "0 of 18"})
     page.click("#both-step")
-    expect(page.locator("#second-place")).to_have_text("1 of 18")
+    reads(page, {"#second-place": "1 of 18"})
 
 
 # --- proofs -----------------------------------------------------------------------------------------------------------
@@ -394,7 +392,7 @@ def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     page.mouse.move(*pixel(page, 1, 1, "proof-plane"))
     page.mouse.down()
     page.mouse.move(*pixel(page, -0.5, 0.5, "proof-plane"), steps=4)  # while it is dragged, the proof follows
-    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
+    shows(page, {"[data-test=decision]": "Separable"})
     page.mouse.up()
 
 
@@ -404,13 +402,13 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
     shows(page, {"[data-test=decision]": "the classes touch", "#proof-text": "w = (0, 2), b = 0"})
     assert page.locator("#proof-plane .line.now").evaluate("(line) => line.getBBox().height") == 0
     page.select_option("#preset", "three")
-    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
+    shows(page, {"[data-test=decision]": "Separable"})
     drag_from = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
     page.mouse.move(*pixel(page, *drag_from, "proof-plane"))
     page.mouse.down()
     page.mouse.move(*pixel(page, 0.75, -0.5, "proof-plane"), steps=3)  # into the middle of another class
     page.mouse.up()
-    expect(page.locator("[data-test=decision]")).to_contain_text("Not separable")
+    shows(page, {"[data-test=decision]": "Not separable"})
     assert page.locator("[data-test=certificate] tbody tr").count() >= 2
 
 
@@ -425,29 +423,29 @@ def test_csv_is_pasted_and_dropped_and_off_the_grid_the_page_says_so(opened):
     page.click("#csv")
     page.locator("#csv-text").fill("1, 2, a\n3, oops, b")
     page.click("#csv-use")
-    expect(page.locator("#csv-dialog [role=alert]")).to_contain_text("line 2: “oops” is no number")
+    shows(page, {"#csv-dialog [role=alert]": "line 2: “oops” is no number"})
     page.locator("#csv-text").fill(CSV)
     page.click("#csv-use")
     assert points(page) == [(0.5, 1, 0), (-1, 0.25, 1), (1.5, -0.75, 0)]
-    expect(page.locator("#class-1")).to_contain_text("dog")
+    shows(page, {"#class-1": "dog"})
     expect(page.locator("#rule-plane .axis-name").first).to_have_text("height")
     page.evaluate("text => navigator.clipboard.writeText(text)", "0.1;0,2;-1\n0.3;12;1\n")
     page.keyboard.press("Control+v")
-    expect(page.locator("#rule-plane .point")).to_have_count(2)
+    shows(page, {"#rule-plane .point": 2})
     assert points(page) == [(0.1, 0.2, 0), (0.3, 12, 1)]  # kept as they are
     expect(page.locator("[data-test=not-exact]")).to_be_visible()
-    expect(page.locator("#about")).to_contain_text("different scales")
+    shows(page, {"#about": "different scales"})
     page = opened()
     page.evaluate(DROP, CSV)
-    expect(page.locator("#notice")).to_contain_text("3 points of 2 classes")
+    shows(page, {"#notice": "3 points of 2 classes"})
     assert len(points(page)) == 3
-    page.evaluate(DROP, "1,2,a\n3,4,a\n")
-    expect(page.locator("#notice")).to_contain_text("at least two classes")
-    assert len(points(page)) == 3
-    page.evaluate(DROP, "a,b,c,kind\n1,2,3,x\n4,5,6,y\n")
-    expect(page.locator("#notice")).to_contain_text("The file has 4 columns")
-    page.evaluate(DROP, "\n".join(f"{i},{i % 7},{i % 2}" for i in range(1001)))
-    expect(page.locator("#notice")).to_contain_text("1001 samples; the page shows 1000 at most")
+    for count, said, text in (
+        (3, "at least two classes", "1,2,a\n3,4,a\n"),
+        (2, "The file has 4 columns", "a,b,c,kind\n1,2,3,x\n4,5,6,y\n"),
+        (2, "1001 samples; the page shows 1000 at most", "\n".join(f"{i},{i % 7},{i % 2}" for i in range(1001))),
+    ):
+        page.evaluate(DROP, text)
+        shows(page, {"#notice": said, "#rule-plane .point": count})
 
 
 DROP = """text => {
@@ -458,16 +456,12 @@ DROP = """text => {
 
 
 def test_the_copied_script_makes_the_same_run(opened):
-    page = opened("preset=four")
-    page.select_option("#tie", "sign")
-    page.select_option("#order", "shuffled")
+    page = opened("preset=four", tie="sign", order="shuffled")
     page.locator("#seed").fill("3")
     enter(page, "#start-0-2", "0.25")
     page.click("#end")
     mistakes, epochs = (page.locator(f"[data-test={name}]").inner_text() for name in ("mistakes", "epochs"))
-    page.click("#copy-python")
-    expect(page.locator("#notice")).to_contain_text("on the clipboard")
-    script = page.evaluate("navigator.clipboard.readText()")
+    script = copied(page, "python")
     assert script == page.locator("#python-text").input_value()
     made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert made.stdout.startswith(f"{mistakes} mistakes in {epochs} epochs: an epoch without a mistake")
@@ -475,17 +469,13 @@ def test_the_copied_script_makes_the_same_run(opened):
 
 
 def test_a_link_brings_everything_back(opened):
-    page = opened()
-    page.select_option("#tie", "strict")
+    page = opened(tie="strict")
     enter(page, "#start-0-0", "-2.5")
     put(page, 1.25, -0.5)
     page.click("#step")
     page.locator("#overlay-pocket").check()
     before = points(page), page.locator("#place").inner_text()
-    page.click("#copy-link")
-    expect(page.locator("#notice")).to_contain_text("link is on the clipboard")
-    link = page.evaluate("navigator.clipboard.readText()")
-    other = opened(link.split("#")[1])
+    other = opened(copied(page, "link").split("#")[1])
     assert (points(other), other.locator("#place").inner_text()) == before
     assert [other.locator(name).input_value() for name in ("#tie", "#start-0-0")] == ["strict", "-2.5"]
     expect(other.locator("#overlay-pocket")).to_be_checked()
@@ -504,7 +494,7 @@ def link(**state):
 def test_a_link_brings_nothing_that_the_page_has_no_field_for(opened):
     for convention in ({"tie": '");import os;("'}, {"seed": "0)\nimport os"}, {"maxEpochs": "1"}):
         page = opened(link(data=TWO, conventions=convention, second=convention))
-        expect(page.locator("#notice")).to_contain_text("could not be read")
+        shows(page, {"#notice": "could not be read"})
         page.click("#copy-python")
         assert "import os" not in page.locator("#python-text").input_value()
         assert len(points(page)) == 4
@@ -561,8 +551,7 @@ def test_points_log_and_picture_are_saved(opened, tmp_path):
     page.locator("#csv-file").set_input_files(tmp_path / "points.csv")
     expect(page.locator("#rule-plane .point")).to_have_count(len(before))
     assert points(page) == before
-    page.select_option("#preset", "AND")
-    page.select_option("#biasStep", "radius")
+    choose(page, preset="AND", biasStep="radius")
     downloaded(page, "log").save_as(tmp_path / "log.json")
     assert tp.MistakeLog.load(tmp_path / "log.json").equals(run(*AND, bias_step="radius")[0].log)
     file = downloaded(page, "picture")
@@ -593,12 +582,9 @@ def test_everything_by_keyboard(opened):
     page.keyboard.press("Delete")
     assert len(points(page)) == 4
     page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("End")
-    expect(page.locator("#place")).to_have_text("18 of 18")
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("#place")).to_have_text("17 of 18")
-    page.keyboard.press("Home")
-    expect(page.locator("#place")).to_have_text("0 of 18")
+    for key, place in (("End", 18), ("ArrowLeft", 17), ("Home", 0)):
+        page.keyboard.press(key)
+        reads(page, {"#place": f"{place} of 18"})
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
@@ -651,17 +637,17 @@ def test_a_finger_puts_down_drags_and_deletes(opened):
     finger = Finger(page)
     click(page, "clear", "class-1")
     finger.tap(pixel(page, 0.5, 0.5))
-    expect(page.locator("#rule-plane .point")).to_have_count(1)
+    shows(page, {"#rule-plane .point": 1})
     finger.drag(pixel(page, *points(page)[0][:2]), pixel(page, -0.5, -1))
-    expect(page.locator("#rule-plane .point")).to_have_count(1)
+    shows(page, {"#rule-plane .point": 1})
     (x, y, label) = points(page)[0]
     assert (abs(x + 0.5) < 1 / 32, abs(y + 1) < 1 / 32, label) == (True, True, 1)
     page.click("#mode-delete")
     finger.tap(pixel(page, x, y))
-    expect(page.locator("#rule-plane .point")).to_have_count(0)
+    shows(page, {"#rule-plane .point": 0})
     page.select_option("#preset", "AND")
     finger.send("touchStart", pixel(page, 1, 1))
-    expect(page.locator("#rule-plane .point")).to_have_count(3)
+    shows(page, {"#rule-plane .point": 3})
     finger.send("touchEnd")
     assert (1, 1, 1) not in points(page)
 
@@ -730,23 +716,23 @@ def test_every_text_stands_out_from_what_is_behind_it(opened):
 # --- what Python puts in ----------------------------------------------------------------------------------------------
 
 
-def test_a_recorded_run_is_replayed_until_it_is_edited(opened, written):
+def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     X, y = AND
     trainer = tp.RuleTrainer(tie="sign", max_epochs=3)
     result = trainer.fit(tp.Perceptron(2, dtype=torch.float64), X.double(), y)
-    page = opened(at=written(log=result, trainer=trainer))
-    expect(page.locator("[data-test=recorded]")).to_have_text("recorded run")
+    tp.play(log=result, trainer=trainer, out=tmp_path / "page.html")
+    page = opened(at=(tmp_path / "page.html").as_uri())
+    reads(page, {"[data-test=recorded]": "recorded run"})
     page.click("#end")
-    expect(page.locator("[data-test=mistakes]")).to_have_text(str(result.mistakes))
-    expect(page.locator("[data-test=verdict]")).to_contain_text("out of epochs")
-    expect(page.locator("[data-test=bound]")).to_have_text(f"{result.mistakes} ≤ (R/γ*)² = 51")
+    bound = f"{result.mistakes} ≤ (R/γ*)² = 51"
+    reads(page, {"[data-test=mistakes]": str(result.mistakes), "[data-test=bound]": bound})
+    shows(page, {"[data-test=verdict]": "out of epochs"})
     enter(page, "#maxEpochs", "10001")
-    expect(page.locator("#notice")).to_contain_text("10001 is more than the page runs, 10000")
+    shows(page, {"#notice": "10001 is more than the page runs, 10000"})
     enter(page, "#maxEpochs", "100")
-    expect(page.locator("[data-test=recorded]")).to_have_count(0)
-    expect(page.locator("[data-test=mistakes]")).to_have_text("11")
+    shows(page, {"[data-test=recorded]": 0, "[data-test=mistakes]": "11"})
     page.click("#undo")
-    expect(page.locator("[data-test=recorded]")).to_have_count(1)
+    shows(page, {"[data-test=recorded]": 1})
 
 
 HOST = """
@@ -803,7 +789,6 @@ def test_a_point_that_is_put_down_in_the_frame_reaches_the_notebook(opened, tmp_
 
 
 THREE = "-1,-1,0\n-1,-0.75,0\n1,-1,1\n1,-0.75,1\n0,1,2\n0.25,1,2"
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
 def part(page, name):
@@ -812,40 +797,32 @@ def part(page, name):
 
 def step_of(page, view):
     """Where the view is, and how many steps were made."""
-    return tuple(map(int, NUMBER.findall(page.locator(f"#{view}-place").inner_text())))
+    return tuple(numbers(page, f"#{view}-place"))
 
 
 def weights_of(page):
     """w₁, w₂ and b as the page writes them."""
-    text = part(page, "gradient-weights").inner_text().replace("−", "-")
-    return [float(number) for number in NUMBER.findall(text)]
+    return numbers(page, "[data-test=gradient-weights]")
 
 
 def test_stochastic_steps_end_where_the_rule_ends_and_a_link_brings_them_back(opened):
-    page = opened("view=gradient")
-    page.select_option("#gradient-head", "perceptron")
-    page.select_option("#gradient-mode", "stochastic")
+    steps = {"gradient_head": "perceptron", "gradient_mode": "stochastic"}
+    page = opened("view=gradient", **steps)
     page.click("#gradient-more")
     assert (weights_of(page), step_of(page, "gradient")) == ([3, 2, -4], (36, 36))
-    expect(page.locator("#gradient-standing")).to_contain_text("The gradient is 0")
+    shows(page, {"#gradient-standing": "The gradient is 0"})
     assert part(page, "gradient-errors").inner_text() == "0 / 4"
     page.click("#gradient-play")  # at the end it plays once more
     page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) < 36")
     page.click("#gradient-play")
     page.select_option("#gradient-tie", "strict")  # from zero weights nothing moves
     page.click("#gradient-more")
-    expect(page.locator("#gradient-standing")).to_contain_text("zero weights never move")
+    shows(page, {"#gradient-standing": "zero weights never move"})
     assert step_of(page, "gradient") == (4, 4)
-    page = opened("view=gradient")
-    page.select_option("#gradient-head", "perceptron")
-    page.select_option("#gradient-mode", "stochastic")
-    for _ in range(5):
-        page.click("#gradient-step")
-    page.click("#copy-link")
-    expect(page.locator("#notice")).to_contain_text("link is on the clipboard")
-    weights, copied = weights_of(page), page.evaluate("navigator.clipboard.readText()")
-    other = opened(copied.split("#")[1])
-    assert (step_of(other, "gradient"), weights_of(other)) == ((5, 5), weights)
+    page = opened("view=gradient", **steps)
+    click(page, *["gradient-step"] * 5)
+    other = opened(copied(page, "link").split("#")[1])
+    assert (step_of(other, "gradient"), weights_of(other)) == ((5, 5), weights_of(page))
 
 
 def test_steps_are_made_by_keys_and_stop_with_the_view(opened):
@@ -860,21 +837,17 @@ def test_steps_are_made_by_keys_and_stop_with_the_view(opened):
 
 
 def test_the_surface_follows_the_descent_which_diverges_beyond_the_limit(opened):
-    page = opened("view=gradient")
-    page.select_option("#gradient-head", "lms")
+    page = opened("view=gradient", gradient_head="lms")
     page.click("#gradient-more")
-    surface = page.locator("#gradient-surface")
-    assert surface.locator("image.heat").count() == 1
-    assert surface.locator(".contour").count() == 9
-    assert surface.locator(".optimum").count() == 1
+    drawn = {"image.heat": 1, ".contour": 9, ".optimum": 1}
+    shows(page, {f"#gradient-surface {name}": count for name, count in drawn.items()})
     assert page.locator(".descent-path").first.get_attribute("d").count(",") == 51
-    assert float(part(page, "gradient-loss").inner_text()) == pytest.approx(0.125, abs=0.01)
-    assert part(page, "gradient-best").inner_text() == "0.125"
+    assert numbers(page, "[data-test=gradient-loss]") == [pytest.approx(0.125, abs=0.01)]
     page.locator("#gradient-bias").fill("0.5")
     expect(page.locator("#gradient-follow")).not_to_be_checked()
-    assert part(page, "gradient-biasText").inner_text() == "0.5"
+    reads(page, {"[data-test=gradient-best]": "0.125", "[data-test=gradient-biasText]": "0.5"})
     page.locator("#gradient-follow").check()
-    assert float(part(page, "gradient-biasText").inner_text().replace("−", "-")) == pytest.approx(-1.5, abs=0.1)
+    assert numbers(page, "[data-test=gradient-biasText]") == [pytest.approx(-1.5, abs=0.1)]
     page = opened("view=gradient")  # a click into the surface starts there
     box = page.locator("#gradient-surface").bounding_box()
     page.locator("#gradient-surface").click(position={"x": 0.75 * box["width"], "y": 0.25 * box["height"]})
@@ -884,14 +857,13 @@ def test_the_surface_follows_the_descent_which_diverges_beyond_the_limit(opened)
     assert step_of(page, "gradient") == (0, 0)
     page.click("#gradient-start-far")
     assert weights_of(page) == [-2, 1.5, 0.5]
-    page = opened("view=gradient")
-    page.select_option("#gradient-head", "lms")
+    page = opened("view=gradient", gradient_head="lms")
     limit = tp.theory.step_limit("lms", tp.data.gate("AND", dtype=torch.float64)[0])
-    expect(page.locator("#gradient-limit")).to_contain_text(f"{limit:.4g}")
+    shows(page, {"#gradient-limit": f"{limit:.4g}"})
     enter(page, "#gradient-lr", 3)
-    expect(page.locator("#gradient-limit")).to_contain_text("above 2/L")
+    shows(page, {"#gradient-limit": "above 2/L"})
     page.click("#gradient-more")
-    expect(page.locator("#gradient-standing")).to_contain_text("Diverged")
+    shows(page, {"#gradient-standing": "Diverged"})
     assert step_of(page, "gradient")[0] < 50
 
 
@@ -900,31 +872,23 @@ def test_more_than_two_classes_and_the_script_of_the_same_steps(opened):
     page.click("#csv")
     page.fill("#csv-text", THREE)
     page.click("#csv-use")
-    expect(page.locator("#gradient-many")).to_contain_text("class 1 is +1, all others are −1")
+    shows(page, {"#gradient-many": "class 1 is +1, all others are −1"})
     page.select_option("#gradient-positive", "2")
-    expect(page.locator("#gradient-many")).to_contain_text("class 2 is +1")
+    shows(page, {"#gradient-many": "class 2 is +1"})
     page.click("#gradient-more")
     assert part(page, "gradient-errors").inner_text() == "0 / 6"
     page.click("#clear")
-    expect(page.locator("#gradient-standing")).to_contain_text("Put down points")
+    shows(page, {"#gradient-standing": "Put down points"})
     expect(page.locator("#gradient-surface")).to_be_hidden()
     page.click("#tab-twolayer")
-    expect(page.locator("#twolayer-standing")).to_contain_text("Put down points")
+    shows(page, {"#twolayer-standing": "Put down points"})
     expect(page.locator("#twolayer-hiddenPlane")).to_be_hidden()
-    page = opened("view=gradient")
-    page.select_option("#gradient-mode", "minibatch")
-    page.select_option("#gradient-order", "shuffled")
-    click(page, "gradient-start-far", "gradient-more", "copy-python")
-    script = page.input_value("#python-text")
-    expect(page.locator("#notice")).to_contain_text("on the clipboard")
-    assert page.evaluate("navigator.clipboard.readText()") == script
+    page = opened("view=gradient", gradient_mode="minibatch", gradient_order="shuffled")
+    click(page, "gradient-start-far", "gradient-more")
     names = {}
-    exec(script, names)
+    exec(copied(page, "python"), names)
     net = names["net"]
     assert weights_of(page) == pytest.approx([*net.weight[0].tolist(), net.bias.item()], rel=1e-5)
-
-
-# --- the two-layer net ---
 
 
 def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
@@ -940,8 +904,7 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
         shown = [float(cell.replace("−", "-")) for cell in rows.nth(k).locator("td").all_inner_texts()]
         own = [*net.layers[0].weight[k].tolist(), net.layers[0].bias[k].item(), net.layers[1].weight[0, k].item()]
         assert shown == pytest.approx(own, rel=1e-3)
-    assert page.locator("#twolayer-hiddenPlane .point").count() == 4
-    assert page.locator("#twolayer-plane .line.unit").count() == 2
+    shows(page, {"#twolayer-hiddenPlane .point": 4, "#twolayer-plane .line.unit": 2})
     page.click("#undo")
     expect(page.locator("#preset")).to_have_value("AND")
     page.click("#twolayer-xor")
@@ -958,9 +921,7 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
 
 
 def test_more_units_are_looked_at_two_at_a_time(opened):
-    page = opened("view=twolayer")
-    page.select_option("#twolayer-hidden", "4")
-    page.select_option("#twolayer-activation", "sigmoid")
+    page = opened("view=twolayer", twolayer_hidden="4", twolayer_activation="sigmoid")
     assert page.locator("#twolayer-plane .line.unit").count() <= 4
     page.select_option("#twolayer-axisX", "3")
     assert page.locator("#twolayer-hiddenPlane .axis-name").all_text_contents() == ["h₄", "h₂"]
@@ -970,8 +931,8 @@ def test_more_units_are_looked_at_two_at_a_time(opened):
     page.click("#twolayer-newSeed")
     assert part(page, "twolayer-loss").inner_text() != before
     page.select_option("#twolayer-mode", "stochastic")
-    click(page, "twolayer-step", "copy-python")
+    page.click("#twolayer-step")
     names = {}
-    exec(page.input_value("#python-text"), names)
+    exec(copied(page, "python"), names)
     loss = names["head"].loss(names["net"](names["X"]), names["y"]).item()
-    assert float(part(page, "twolayer-loss").inner_text()) == pytest.approx(loss, rel=1e-4)
+    assert numbers(page, "[data-test=twolayer-loss]") == [pytest.approx(loss, rel=1e-4)]

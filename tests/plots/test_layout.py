@@ -13,12 +13,13 @@ from torchperc import plots
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
 
 
-def blobs(samples, classes, scale=1.0, shift=0.0, width=2):
-    generator = torch.Generator().manual_seed(1)
-    y = torch.randint(0, classes, (samples,), generator=generator)
-    centres = 4 * torch.randn(classes, width, generator=generator, dtype=torch.float64)
-    X = centres[y] + torch.randn(samples, width, generator=generator, dtype=torch.float64)
-    return X * scale + shift, y
+def normal(*shape, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
+
+
+def blobs(samples, classes, scale=1.0, shift=0.0):
+    y = torch.from_numpy(np.random.default_rng(1).integers(0, classes, samples))
+    return (4 * normal(classes, 2, seed=1)[y] + normal(samples, 2)) * scale + shift, y
 
 
 def regions(samples, classes, **look):
@@ -36,24 +37,21 @@ def path(classes, **look):
 
 
 def confusion(classes, most, labels=None):
-    matrix = torch.randint(0, most, (classes, classes), generator=torch.Generator().manual_seed(0))
+    matrix = torch.from_numpy(np.random.default_rng(0).integers(0, most, (classes, classes)))
     return plots.ConfusionDisplay(matrix, labels or [f"class {k}" for k in range(classes)]).plot()
 
 
 def transitions(tags, scale, labels=None):
-    generator = torch.Generator().manual_seed(0)
-    weights = scale * torch.randn(tags + 2, tags, generator=generator)
+    weights = scale * normal(tags + 2, tags)
     return plots.TransitionDisplay(weights[:-1], weights[-1], labels).plot()
 
 
 def weights(classes, shape, labels=None):
-    values = torch.randn(classes, shape[0] * shape[1], generator=torch.Generator().manual_seed(0))
-    return plots.WeightsDisplay(1e6 * values, shape, labels).plot()
+    return plots.WeightsDisplay(1e6 * normal(classes, shape[0] * shape[1]), shape, labels).plot()
 
 
 def residuals(count, scale, target="y"):
-    generator = torch.Generator().manual_seed(0)
-    y = scale * torch.randn(count, generator=generator, dtype=torch.float64)
+    y = scale * normal(count)
     return plots.ResidualDisplay.from_predictions(y, 0.9 * y, target=target)
 
 

@@ -1,20 +1,22 @@
-"""Separability: known facts, an independent exact oracle, evidence of every kind, and wrong answers of the solver."""
+"""Separability: known facts, an exact oracle, evidence of every kind, wrong answers of the solver, runs with a proof."""
 
 import importlib
+import warnings
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
+import plain
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn import datasets
 
 import torchperc as tp
 from torchperc.theory import verifier
-from torchperc.theory.problem import Problem
 
 separating = importlib.import_module("torchperc.theory.separability")  # the package has a function of that name
 
@@ -60,7 +62,7 @@ def truth(X, y, classes, bias):
 
 POOLS = st.sampled_from([
     (0, 1), (-1, 0, 1), (0, 1, 2, 3), (0.1, 0.2, 0.3, 0.7), (1e9, 1e9 + 1, 1e9 + 1e-6), (1.0, 1 + 2**-52, 1 - 2**-53),
-    (0.0, 5e-324, 1e-300, 1e300, -1e300),
+    (0.0, 5e-324, 1e-300, 1e300, -1e300), (2.0**60, 2.0**60 + 256, 256.0, -256.0), (1e308, -1e308, 1.0),
 ])  # fmt: skip
 
 
@@ -294,12 +296,7 @@ def test_changed_data_are_noticed():
     assert not found.verify()
 
 
-VERSICOLOR = IRIS.data, np.where(IRIS.target == 1, 1, -1)
-
-
-@pytest.mark.parametrize(
-    ("X", "y"), [(IRIS.data, IRIS.target), VERSICOLOR, (WINE.data, WINE.target), tp.data.gate("XOR")]
-)
+@pytest.mark.parametrize(("X", "y"), [(IRIS.data, IRIS.target), (WINE.data, WINE.target), tp.data.gate("XOR")])
 def test_a_certificate_comes_back_from_a_file(X, y, tmp_path):
     made, path = tp.theory.separability(X, y), tmp_path / "certificate.json"
     made.save(path)
@@ -316,64 +313,76 @@ def test_a_certificate_comes_back_from_a_file(X, y, tmp_path):
         tp.theory.Certificate.load(path)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ({"y": [0, 0, 0, 1]}, ValueError, "y .*found 0, 1; map"),
-        ({"y": [0, 1, 3, 1]}, ValueError, "y .*0 to 2, found 0, 1, 3"),
-        ({"y": ["a", "b", "a", "b"]}, TypeError, "y must hold real numbers"),
-        ({"y": [[1], [1, 2], 3, 4]}, ValueError, "y must be rectangular"),
-        ({"X": [[np.nan, 0]] * 4}, ValueError, r"X\[0, 0\] = nan"),
-        ({"X": np.zeros((4, 2), dtype=np.longdouble)}, TypeError, "X has dtype .*astype"),
-        ({"bias": 1}, TypeError, "bias"),
-        ({"num_classes": 1}, ValueError, "num_classes=1"),
-        ({"time_limit": 0}, ValueError, "time_limit=0"),
-    ],
-)
-def test_bad_input(given, error, message):
-    X, y = tp.data.gate("AND")
-    with pytest.raises(error, match=message):
-        tp.theory.separability(**{"X": X, "y": y, **given})
-
-
-FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 5e-324, 1e-310, 1e300, -1e300, 1.0, 1 + 2**-52])
-
-
-@given(
-    st.lists(st.tuples(FLOATS, FLOATS, FLOATS), min_size=2, max_size=5),
-    st.tuples(*[st.fractions(-1000, 1000, max_denominator=10**6) | FLOATS.map(Fraction)] * 4),
-)
-# where floats alone would be wrong: by cancellation, below the smallest number, above the largest
-@example([(2.0**60, 2.0**60 + 256, 256.0)] * 2, (Fraction(1), Fraction(-1), 1 - Fraction(1, 2**70), Fraction(0)))
-@example([(5e-324, 5e-324, 5e-324)] * 2, (Fraction(2, 5), Fraction(2, 5), Fraction(-7, 10), Fraction(0)))
-@example([(1e308, 1e308, -1e308)] * 2, (Fraction(1), Fraction(1), 2 + Fraction(1, 2**60), Fraction(0)))
-def test_the_bound_of_rounding_holds(X, vector):
-    own = np.arange(len(X)) % 2
-    rows = Problem(np.array(X), own, 2, True)
-    plane = rows.hyperplane(vector)
-    slacks, error, scale = rows.bounded_margins(plane)
-    exact = [rows.exact_margins(i, plane)[0] for i in range(len(X))]
-    for row, label, value in zip(X, own, exact, strict=True):
-        score = sum(Fraction(x) * w for x, w in zip(row, vector, strict=False)) + vector[-1]
-        assert value == (score if label else -score)
-    if np.isfinite(error):
-        assert all(abs(Fraction(s) - value * scale) <= error for s, value in zip(slacks[:, 0], exact, strict=True))
-    assert rows.measure(plane) == (min(exact), sum(value > 0 for value in exact))
-    assert rows.signs_on(plane).tolist() == [(value > 0) - (value < 0) for value in exact]
-
-
-@given(st.lists(st.lists(st.integers(-2, 2), min_size=4, max_size=4), min_size=1, max_size=6))
-def test_independent_rows_and_what_is_orthogonal_to_them(rows):
-    kept, pivots = separating.independent(rows)
-    rank = np.linalg.matrix_rank(np.array(rows))
-    assert len(kept) == len(pivots) == rank == verifier.rank(rows)
-    null = separating.null_vectors([rows[i] for i in kept], 4)
-    assert len(null) == 4 - rank
-    assert not (np.array(rows) @ np.array(null).reshape(-1, 4).T).any()
-
-
 def test_equations_without_a_single_solution_or_too_many_are_refused():
     with pytest.raises(separating.UndecidedError, match="single solution"):
         separating.solve_exactly([[1, 2], [2, 4]], [[1, 1]])
     with pytest.raises(separating.UndecidedError, match="2001 equations"):
         separating.solve_exactly([[0] * 2001] * 2001, [[0] * 2001])
+
+
+# --- runs that end with a proof ---
+
+XOR, AND = tp.data.gate("XOR"), tp.data.gate("AND")
+SETOSA, VERSICOLOR = ((IRIS.data, np.where(IRIS.target == k, 1, -1)) for k in (0, 1))
+
+
+def linear(width, bias=True):
+    return tp.Perceptron(width, bias=bias, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("net", "data", "epochs", "verdict"),
+    [
+        (tp.Perceptron(2), XOR, 20, "NOT_SEPARABLE"),
+        (tp.Perceptron(2), AND, 2, "BUDGET"),
+        (linear(4), SETOSA, 20, "SEPARATED"),
+        (linear(4), VERSICOLOR, 20, "NOT_SEPARABLE"),
+        (linear(4), (csr_array(IRIS.data), VERSICOLOR[1]), 20, "NOT_SEPARABLE"),
+        (linear(1), ([[1.0], [3.0]], [-1, 1]), 20, "SEPARATED"),
+        (linear(1, bias=False), ([[1.0], [3.0]], [-1, 1]), 5, "NOT_SEPARABLE"),
+        (tp.MulticlassPerceptron(4, 3, dtype=torch.float64), (IRIS.data, IRIS.target), 5, "NOT_SEPARABLE"),
+    ],
+)
+def test_a_run_ends_with_a_verdict_and_its_proof(net, data, epochs, verdict):
+    result = tp.RuleTrainer(epochs, prove=True).fit(net, *data)
+    assert result.verdict.name == verdict
+    assert verdict in result.sentence
+    if verdict != "SEPARATED":
+        assert result.certificate.verify()
+        assert result.certificate.separable is (verdict == "BUDGET")
+        assert result.cycle is None
+
+
+def test_samples_of_weight_zero_are_left_out_of_the_proof():
+    result = tp.RuleTrainer(max_epochs=1, prove=True).fit(tp.Perceptron(2), *XOR, sample_weight=[1, 1, 1, 0])
+    assert result.certificate is None or result.certificate.separable is True
+
+
+@pytest.mark.parametrize(
+    ("options", "net", "message"),
+    [
+        ({"kernel": "poly"}, None, "prove=True .*kernel"),
+        ({}, tp.JointPerceptron(2, 2), "joint features"),
+        ({"bias_step": "none"}, tp.Perceptron(2, init="normal", seed=0), "bias of 0"),
+    ],
+)
+def test_where_there_is_no_proof(options, net, message):
+    X, y = XOR
+    with pytest.raises(ValueError, match=message):
+        tp.RuleTrainer(prove=True, **options).fit(net, X, (y > 0).long() if isinstance(net, tp.JointPerceptron) else y)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(*plain.CHATTER)
+def test_lightning_modules_prove_and_warn(tmp_path):
+    rule = tp.lightning.LitRule(tp.Perceptron(2), prove=True)
+    plain.fit(tmp_path, rule, plain.loader(XOR), epochs=20)
+    assert rule.result.verdict is tp.Verdict.NOT_SEPARABLE
+    assert rule.result.certificate.verify()
+    (X, y), lit = map(torch.as_tensor, SETOSA), partial(tp.lightning.LitClassifier, linear(4), "lms")
+    limit = tp.theory.step_limit("lms", X)
+    with pytest.warns(UserWarning, match="2/L"):
+        plain.fit(tmp_path, lit(lr=1.05 * limit), plain.loader((X, y)), epochs=1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*2/L")
+        plain.fit(tmp_path, lit(lr=0.95 * limit), plain.loader((X, y)), epochs=1)

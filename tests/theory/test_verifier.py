@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,16 +81,12 @@ def test_the_standard_library_is_enough(tmp_path):
     assert (found.returncode, found.stdout) == (1, "rejected: the certificate is about other data\n")
 
 
-def test_the_command_checks_proofs_without_torch(tmp_path):
+def test_the_command_checks_proofs_without_torch(tmp_path, fresh):
     data, _ = proved("separable", tmp_path)
-    code = (
-        f"import sys\nfrom torchperc.cli import main\ntry:\n    main(['separable', '--verify', {str(tmp_path / 'proof.json')!r}, "
-        f"{str(data)!r}])\nexcept SystemExit as leave:\n    print(leave.code, 'torch.nn' in sys.modules, 'scipy' in sys.modules)"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(tp.__file__).parents[1]
-    )
-    assert found.stdout.splitlines()[1] == "0 False False"
+    words = ["separable", "--verify", str(tmp_path / "proof.json"), str(data)]
+    code = f"import sys\nfrom torchperc.cli import main\ntry:\n    main({words})\nexcept SystemExit as leave:\n"
+    code += "    print(leave.code, 'torch.nn' in sys.modules, 'scipy' in sys.modules)"
+    assert fresh(code).splitlines()[1] == "0 False False"
 
 
 def places(value, path=()):

@@ -16,5 +16,5 @@ from lazy_loader import attach_stub
 
 from torchperc._checks import require_packages
 
-require_packages(__name__, "matplotlib")
+require_packages(__name__, "matplotlib", "sklearn")
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

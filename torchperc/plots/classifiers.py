@@ -76,30 +76,28 @@ class Classifier:
 def classifier(model: Any, head: Head | None = None) -> Classifier:
     """The adapter of a model; see :class:`torchperc.plots.style.Display` for what models are."""
     model = model.model if isinstance(model, RuleResult) else model
+    like: Any = None  # has the dtype and the device
+    own, net, linear = getattr(model, "head", None), model, False
     if isinstance(model, nn.Module):
-        own, net = getattr(model, "head", None), getattr(model, "net", model)
+        net, like = getattr(model, "net", model), next(model.parameters(), None)
         net = net.layers[0] if isinstance(net, MLP) and not net.hidden else net
-        weight = net.weight.detach().cpu() if isinstance(net, nn.Linear | Perceptron | MulticlassPerceptron) else None
-        first = next(model.parameters(), None)
-        dtype, device = (None, None) if first is None else (first.dtype, first.device)
+        linear = isinstance(net, nn.Linear | Perceptron | MulticlassPerceptron)
 
         def score(X: Tensor) -> Any:
             with eval_mode(model):
                 return model(X)
-
-        head = head or (own if isinstance(own, Head) else PerceptronHead())
-        return Classifier(score, head, dtype, device, weight, graded=weight is not None)
-    head = head or PerceptronHead()
-    if isinstance(model, LinearModel):
-        plain = type(model) is LinearModel
-        own, about = model.weight.detach().cpu() if plain else None, (model.weight.dtype, model.weight.device)
-        return Classifier(model.scores, head, *about, own, graded=plain)
-    if isinstance(model, KernelModel | VotedModel):
-        rows = model.support if isinstance(model, KernelModel) else model.log.problem.samples
-        return Classifier(model.scores, head, rows.dtype, rows.device, graded=isinstance(model, KernelModel))
-    if isinstance(model, Model) or callable(model):
-        return Classifier(model.scores if isinstance(model, Model) else model, head)
-    raise TypeError(f"model must be a net, a model, a RuleResult or a function, found {type(model).__name__}")
+    elif isinstance(model, Model):
+        score, linear, like = model.scores, type(model) is LinearModel, getattr(model, "weight", None)
+        if isinstance(model, KernelModel | VotedModel):
+            like = model.support if isinstance(model, KernelModel) else model.log.problem.samples
+    elif callable(model):
+        score = model
+    else:
+        raise TypeError(f"model must be a net, a model, a RuleResult or a function, found {type(model).__name__}")
+    head = head or (own if isinstance(own, Head) else PerceptronHead())
+    dtype, device = (None, None) if like is None else (like.dtype, like.device)
+    weight = net.weight.detach().cpu() if linear else None
+    return Classifier(score, head, dtype, device, weight, graded=linear or isinstance(model, KernelModel))
 
 
 def check_log(log: object) -> MistakeLog:
@@ -113,9 +111,6 @@ def check_log(log: object) -> MistakeLog:
 def codes_of(scores: Tensor) -> list[int]:
     """The labels that scores stand for: −1/+1 for one per sample, else class indices."""
     return [-1, 1] if scores.dim() == 1 else list(range(scores.shape[1]))
-
-
-# --- planes and grids ---
 
 
 class Plane(NamedTuple):
@@ -194,18 +189,18 @@ def axes_around(points: Tensor, steps: int, room: float) -> list[Tensor]:
 
 
 class Grid(NamedTuple):
-    """Scores of points over part of a plane, the second axis running fastest, and the head that decides."""
+    """Scores of points over part of a plane, the second axis running fastest, and their classifier."""
 
     across: Tensor  # (M,)
     up: Tensor  # (M,)
     scores: Tensor  # (M²,) or (M², K)
-    head: Head
+    known: Classifier
 
     @classmethod
     def of(cls, known: Classifier, plane: Plane, X: Tensor, steps: int = 200, room: float = 0.25) -> Grid:
         """A grid around samples in a plane, with room as a fraction of their extent."""
         across, up = axes_around(plane.project(X.cpu()), steps, room)
-        return cls(across, up, known.scores(plane.lift(torch.cartesian_prod(across, up)).to(X)), known.head)
+        return cls(across, up, known.scores(plane.lift(torch.cartesian_prod(across, up)).to(X)), known)
 
     def picture(self, values: Tensor) -> Any:
         """Values at the points as rows from bottom to top: (M²,) → an array (M, M)."""
@@ -214,11 +209,9 @@ class Grid(NamedTuple):
     def draw_lines(self, ax: style.Axes, levels: Sequence[float], name: str = "", **options: Any) -> list[Any]:
         """Draw the lines where the score, or each class's lead over the others, is at ``levels`` from the threshold."""
         look = {"linestyles": "solid", "linewidths": 1.3, "colors": style.ink(), **options}
-        values, drawn, fields = self.scores.double(), [], [self.scores.double() - self.head.threshold]
-        if values.dim() == 2:
-            every = torch.arange(values.shape[1])
-            fields = [values[:, k] - values[:, every != k].amax(1) for k in every]
-        for field in fields:
+        drawn = []
+        for code in [1] if self.scores.dim() == 1 else codes_of(self.scores):
+            field = self.known.functional_margins(self.scores, torch.full((len(self.scores),), code))
             low, high = float(field.min()), float(field.max())
             inside = [level for level in levels if math.isfinite(high - low) and low < level < high]
             if inside:
@@ -236,7 +229,7 @@ class Grid(NamedTuple):
         extent = [float(axis[end]) for axis in (self.across, self.up) for end in (0, -1)]
         look: dict[str, Any] = {"extent": extent, "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
         look |= {"cmap": ListedColormap(style.class_colours(len(codes))), "vmin": codes[0], "vmax": codes[-1]}
-        image = ax.imshow(self.picture(self.head.decide(self.scores)), alpha=0.25, **look)
+        image = ax.imshow(self.picture(self.known.head.decide(self.scores)), alpha=0.25, **look)
         return image, self.draw_lines(ax, [0.0], name)
 
     def draw_points(

@@ -1,4 +1,4 @@
-"""Weights as heat maps: images of each class's weights, and the transitions between tags."""
+"""Heat maps: images of each class's weights, transitions between tags, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import lazy_loader
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from torchperc._checks import Data
+from torchperc.nn.heads import Head
 from torchperc.plots import style
-from torchperc.plots.classifiers import classifier
+from torchperc.plots.classifiers import classifier, codes_of
+
+sklearn = lazy_loader.load("sklearn")
 
 _WRITTEN = 12  # tags up to which each weight is written as a number
+_SMALLEST = 5.0  # points: smaller text cannot be read
 
 
 def _draw_weights(
@@ -70,7 +77,7 @@ class WeightsDisplay(style.Display):
         height = 0.35 + min(6.0 / across * rows / columns, 1.6)
         return style.panels(ax, count, across, (7.0, max(2.4, height * -(-count // across))))
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         count = len(self.weight)
         names = ["w"] if count == 1 and self.labels is None else style.label_names(self.labels, range(count))
         largest = float(self.weight.abs().max()) or 1.0
@@ -119,7 +126,7 @@ class TransitionDisplay(style.Display):
         room = 0.08 * max(0, max(map(len, self._names)) - 8)  # for long names
         return style.canvas(ax, (self._side + 1.0 + room, self._side + room))
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         count, axes, names = len(self.end), self.ax_, self._names
         if self.transition.shape != (count + 1, count):
             found = f"transition has shape {tuple(self.transition.shape)} for {count} weights of the end"
@@ -147,3 +154,99 @@ class TransitionDisplay(style.Display):
         axes.axhline(0.5, color="black", linewidth=0.8)
         axes.axvline(count - 0.5, color="black", linewidth=0.8)
         axes.set_title("Weights of the transitions", fontsize=11)
+
+
+@dataclass(eq=False, repr=False)
+class ConfusionDisplay(style.Display):
+    """The confusion matrix: counts by true label (rows) and predicted label, shaded by the fraction of the row.
+
+    ``matrix`` has the counts (K, K), ``labels`` names the classes. With too many classes for legible numbers, the
+    shades have a scale instead. After :meth:`plot`, ``image_`` is the image and ``texts_`` has the numbers by row and
+    column.
+
+    Example:
+        >>> display = ConfusionDisplay(torch.tensor([[3, 1], [0, 2]]), ("no", "yes")).plot()
+        >>> display.texts_[0, 1].get_text()
+        '1'
+    """
+
+    matrix: Tensor
+    labels: Sequence[str]
+
+    @classmethod
+    def from_predictions(
+        cls, y: Data, predicted: Data, labels: style.Labels = None, *, ax: style.AnyAxes = None
+    ) -> Self:
+        """Draw how predictions compare with the truth: labels −1/+1, class indices, or strings.
+
+        Example:
+            >>> ConfusionDisplay.from_predictions(["no", "yes", "no"], ["no", "no", "no"]).matrix
+            tensor([[2, 0],
+                    [1, 0]])
+        """
+        truth, said = (np.asarray(v.detach().cpu() if isinstance(v, Tensor) else v) for v in (y, predicted))
+        if truth.shape != said.shape or truth.ndim != 1 or not truth.size:
+            found = f"y has shape {truth.shape} and predicted {said.shape}"
+            raise ValueError(f"{found}; both need one label per sample, (N,) with N ≥ 1")
+        values = np.unique(np.concatenate((truth, said)).astype(str if truth.dtype.kind in "UO" else None))
+        codes, names = _classes(values, labels)
+        if missing := set(values.tolist()) - set(codes):
+            wanted = f"−1 and +1, class indices from 0, or strings that labels={labels!r} names"
+            raise ValueError(f"y and predicted must hold {wanted}; found {min(missing, key=str)!r}")
+        return cls(torch.from_numpy(sklearn.metrics.confusion_matrix(truth, said, labels=codes)), names).plot(ax=ax)
+
+    @classmethod
+    def from_model(
+        cls, model: Any, X: Data, y: Data, *, head: Head | None = None, labels: style.Labels = None, ax: Any = None
+    ) -> Self:
+        """Draw which labels a model predicts for which; its arguments are those of all displays."""
+        known = classifier(model, head)
+        _, scores, truth = known.judge(X, y)
+        codes, said = codes_of(scores), known.head.decide(scores)
+        matrix = sklearn.metrics.confusion_matrix(truth, said, labels=codes)
+        return cls(torch.from_numpy(matrix), style.label_names(labels, codes)).plot(ax=ax)
+
+    def _place(self, ax: Any) -> style.Place:
+        count = len(self.matrix)
+        self._cell = min(6.4, max(1.6, 0.4 * count)) / count  # inches
+        self._names = [style.shortened(label, 24) for label in self.labels]
+        longest = max(map(len, self._names))
+        self._slanted = 0.1 * (longest + 1) > self._cell  # too long to stand side by side
+        side, room = self._cell * count, 0.085 * longest
+        return style.canvas(ax, (max(3.4, side + room + 0.6), side + 0.9 + (0.75 * room if self._slanted else 0.2)))
+
+    def _draw(self) -> None:
+        axes, counts = self.ax_, self.matrix.numpy()
+        fractions = counts / counts.sum(1, keepdims=True).clip(min=1)  # of a row: a rare class's confusions are seen
+        size = min(9.0, 90 * self._cell / len(str(counts.max())))
+        every = int(np.ceil(_SMALLEST / (60 * self._cell)))  # of very many classes some are named
+        names = [name if k % every == 0 else "" for k, name in enumerate(self._names)]
+        look: dict[str, Any] = {"include_values": size >= _SMALLEST, "colorbar": False, "text_kw": {"fontsize": size}}
+        drawn = sklearn.metrics.ConfusionMatrixDisplay(fractions, display_labels=names)
+        drawn.plot(ax=axes, cmap="Blues", im_kw={"vmin": 0, "vmax": 1}, **look)
+        self.image_, self.texts_ = drawn.im_, dict(np.ndenumerate([] if drawn.text_ is None else drawn.text_))
+        if not self.texts_:
+            bar = self.figure_.colorbar(self.image_, ax=axes, pad=0.02, aspect=30, shrink=0.8)
+            bar.set_label("fraction of the row", fontsize=9)
+        for (row, column), text in self.texts_.items():
+            number, light = counts[row, column], fractions[row, column] > 0.5
+            weight = "bold" if number and row != column else "normal"
+            text.set(text=number, color="white" if light else "black" if number else "#8A8A8A", fontweight=weight)
+        slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if self._slanted else {}
+        for label in axes.get_xticklabels():
+            label.set(**slanted)
+        axes.tick_params(labelsize=min(10.0, max(_SMALLEST, 57.6 * self._cell)))
+        axes.set(xlabel="predicted label", ylabel="true label")
+        title = f"{int(counts.sum() - counts.trace()):,} of {int(counts.sum()):,} wrong"
+        axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
+
+
+def _classes(values: np.ndarray[Any, Any], labels: style.Labels) -> tuple[list[Any], list[str]]:
+    """The codes of all classes in order, and their names, by the values that occur."""
+    if values.dtype.kind == "U":
+        codes = values.tolist() if labels is None else [str(label) for label in labels]
+        return codes, codes
+    few = labels is None or len(labels) == 2 or -1 in values  # of three classes, class 1 may occur alone
+    count = max(int(np.nan_to_num(values[-1])) + 1, 2 if labels is None else len(labels))
+    every = [-1, 1] if few and np.isin(values, [-1, 1]).all() else list(range(count))
+    return every, style.label_names(labels, every)

@@ -1,4 +1,4 @@
-"""A classifier and its samples: decision regions, the path of a run, margins, and an added feature."""
+"""A classifier and its samples: decision regions, the path of a run, and an added feature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
@@ -118,7 +117,7 @@ class DecisionRegionDisplay(style.Display):
         ring_name = "support vector" if ring == "support" else "mistake"
         return cls(*drawn, ring_name, level, name, labels, title).plot(ax=ax)
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         ax, count = self.ax_, len(self.y)
         size = 45.0 if count <= 200 else 18.0 if count <= 2000 else 5.0
         self.regions_, self.boundary_ = self.grid.draw_regions(ax)
@@ -127,7 +126,6 @@ class DecisionRegionDisplay(style.Display):
         rings = self.ringed, self.ring_name
         self.points_, self.ring_ = self.grid.draw_points(ax, self.points, self.y, self.labels, size, *rings)
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
-        style.legend(ax, own)
 
 
 @dataclass(eq=False, repr=False)
@@ -148,6 +146,7 @@ class PathDisplay(style.Display):
     states: Sequence[int]  # numbers of mistakes after which the panels are drawn
     names: tuple[str, str]
     labels: style.Labels = None
+    _legend_inside = False  # panels are too small
 
     @classmethod
     def from_log(
@@ -182,7 +181,7 @@ class PathDisplay(style.Display):
         size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
         return style.panels(ax, len(self.states), columns, size)
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         self.boundary_, self.ring_ = [], []
         count, columns = len(self.states), min(6, len(self.states))
         for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
@@ -196,8 +195,6 @@ class PathDisplay(style.Display):
             across, up = (style.shortened(name, 70 // columns) for name in self.names)
             panel.set_xlabel(across if lowest else "", fontsize=8)
             panel.set_ylabel(up if left else "", fontsize=8)
-        if own:
-            style.legend(self.ax_, own)
 
     def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
         """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
@@ -266,68 +263,6 @@ def _spread(count: int, most: int) -> list[int]:
 
 
 @dataclass(eq=False, repr=False)
-class MarginDisplay(style.Display):
-    """A histogram of margins (N,): right decisions to the right of 0, errors hatched to the left of it.
-
-    After :meth:`plot`, ``right_`` and ``wrong_`` are the bars, ``smallest_`` is the line of the smallest margin.
-
-    Example:
-        >>> display = MarginDisplay(torch.tensor([-0.5, 0.25, 1.0])).plot()
-        >>> [float(sum(bar.get_height() for bar in bars)) for bars in (display.right_, display.wrong_)]
-        [2.0, 1.0]
-    """
-
-    margins: Tensor
-    xlabel: str = "margin"
-    bins: int = 30
-
-    @classmethod
-    def from_model(
-        cls, model: Any, X: Data, y: Data, *, head: Head | None = None, bins: int = 30, ax: style.AnyAxes = None
-    ) -> Self:
-        """Draw the margins that a model has on data.
-
-        They are distances y·(w·x + b)/‖w‖ for a linear model of two classes (geometric margins), else what the scores
-        say: y·s, or s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the
-        wrong side.
-        """
-        bins = check_int("bins", bins, at_least=1)
-        known = classifier(model, head)
-        _, scores, target = known.judge(X, y)
-        margins = known.functional_margins(scores, target)
-        if not torch.isfinite(margins).all():
-            raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
-        name = "score, positive on the right side: y·s"
-        if known.length:
-            name = "distance from the boundary, positive on the right side: y·(w·x + b)/‖w‖"
-        elif scores.dim() > 1:
-            name = "lead of the true class's score over the best other, $s_y - s_r$"
-        return cls(margins / (known.length or 1.0), name, bins).plot(ax=ax)
-
-    def _draw(self, own: bool) -> None:
-        axes, margins = self.ax_, self.margins.numpy()
-        right, wrong = margins[margins > 0], margins[margins <= 0]
-        low, high = min(margins.min(), 0.0), max(margins.max(), 0.0)
-        width = (high - low) / self.bins or 1.0
-        # equal bars with an edge at 0, so that none holds both kinds; rounding must not leave a sample out
-        edges = np.arange(min(np.floor(low / width), -1.0 if len(wrong) else 0.0), np.ceil(high / width) + 1) * width
-        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
-        wrong = np.where(wrong == 0, edges[edges < 0].max(initial=-np.inf) / 2, wrong)  # into the bar left of 0
-        look: dict[str, Any] = {"bins": edges, "edgecolor": "white", "linewidth": 0.6}
-        *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)
-        look |= {"color": style.ORANGE, "hatch": "///"}
-        *_, self.wrong_ = axes.hist(wrong, label=f"wrong side: {len(wrong):,}", **look)
-        axes.axvline(0, color=style.ink(), linewidth=1.6, label="boundary")
-        smallest = float(margins.min())
-        nearest = smallest > 0 and self.xlabel.startswith("distance")
-        name = f"{'nearest sample' if nearest else 'smallest'}: {style.format_number(smallest)}"
-        self.smallest_ = axes.axvline(smallest, color=style.ink(), linestyle="--", linewidth=1.4, label=name)
-        axes.set(xlabel=self.xlabel, ylabel="samples", title="How far samples are from the boundary")
-        style.integer_ticks(axes.yaxis)
-        style.legend(axes, own)
-
-
-@dataclass(eq=False, repr=False)
 class LiftedDisplay(style.Display):
     """Two features with the best line that the rule found, and three with a plane; the third is made of the two.
 
@@ -379,7 +314,7 @@ class LiftedDisplay(style.Display):
     def _place(self, ax: Any) -> style.Place:
         return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), last="3d")
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         flat, deep = self.ax_
         if not hasattr(deep, "zaxis"):
             raise ValueError("the second of the axes must be in three dimensions; make it with projection='3d'")
@@ -388,9 +323,8 @@ class LiftedDisplay(style.Display):
         flat.title.set_fontsize(10)
         flat.locator_params(nbins=5)
         self._draw_lifted(deep)
-        if own and (inside := flat.get_legend()) is not None:
-            inside.remove()
-            style.legend(flat, own=True)
+        if self._own:
+            flat.get_legend().remove()  # the figure has one
 
     def _draw_lifted(self, ax: Any) -> None:
         self.points_, self.plane_ = {}, None

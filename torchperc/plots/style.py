@@ -54,15 +54,20 @@ class Display:
 
     ax_: Any
     figure_: AnyFigure
-    _draw: Callable[[bool], None]  # on ``ax_``, in a figure of our own or the user's
-    _own = False
+    _draw: Callable[[], None]  # on ``ax_``; the legend is added to what it draws
+    _own = False  # whether the figure is ours
     _size = (6.0, 4.0)  # inches of 100 dots
+    _side_by_side = 1  # panels; with several, ``ax_`` is a list
+    _legend_columns = 5
+    _legend_inside = True  # on the user's axes
 
     def plot(self, *, ax: AnyAxes = None) -> Self:
         """Draw on axes, or in a new figure."""
         self.figure_, self.ax_ = self._place(ax)
         self._own = ax is None
-        self._draw(self._own)
+        self._draw()
+        if self._own or self._legend_inside:
+            legend(self.ax_, self._own, self._legend_columns)
         return self
 
     def _repr_png_(self) -> bytes | None:
@@ -73,7 +78,8 @@ class Display:
         return file.getvalue()
 
     def _place(self, ax: Any) -> Place:
-        return canvas(ax, self._size)
+        count = self._side_by_side
+        return canvas(ax, self._size) if count == 1 else panels(ax, count, count, self._size)
 
 
 def class_colours(count: int) -> list[str]:
@@ -123,9 +129,6 @@ def format_number(value: float, digits: int = 3) -> str:
     written, _, power = (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:g}").partition("e")
     written += f"×10{str(int(power)).translate(_SUPERSCRIPT)}" if power else ""
     return written.replace("-", "−")
-
-
-# --- axes ---
 
 
 def new_figure(size: tuple[float, float] = (6.0, 4.0)) -> Figure:
@@ -194,9 +197,6 @@ def epoch_axis(ax: Axes, ylabel: str) -> None:
     if ylabel.startswith("mistakes") or ylabel.endswith("(%)"):
         top = max(ax.get_ylim()[1], 1.0)
         ax.set_ylim(-0.03 * top, top)
-
-
-# --- legends ---
 
 
 def legend(axes: Axes | Sequence[Axes], own: bool, columns: int = 5) -> None:

@@ -1,4 +1,4 @@
-"""Curves by epoch: errors, mistakes against their bound, the bracket around γ*, and several runs on one chart."""
+"""Charts: errors, mistakes and the bracket around γ* by epoch, runs compared, margins, and residuals of numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import lazy_loader
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor, nn
 from typing_extensions import Self
 
-from torchperc._checks import check_choice, check_number
+from torchperc._checks import Data, as_tensor, check_choice, check_int, check_number, check_targets
+from torchperc.nn.heads import Head
 from torchperc.plots import style
-from torchperc.plots.classifiers import check_log
+from torchperc.plots.classifiers import check_log, classifier
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
+
+sklearn = lazy_loader.load("sklearn")
 
 Curve = npt.NDArray[np.float64]
 Values = Sequence[float] | Curve
@@ -65,7 +70,7 @@ class LearningCurveDisplay(style.Display):
     def _place(self, ax: Any) -> style.Place:
         return super()._place(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         self.mistakes_ = self.bound_ = None
         axes = [self.ax_] if self.bound is None else self.ax_
         errors = {"training, during the epoch": self.train, "validation, after the epoch": self.validation}
@@ -81,7 +86,6 @@ class LearningCurveDisplay(style.Display):
             self.bound_ = axes[1].axhline(self.bound, label=name, linewidth=1.6, **look)
             axes[1].set_title("Mistakes and their bound")
             style.epoch_axis(axes[1], "mistakes so far")
-        style.legend(axes, own)
 
 
 def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, first: int = 0) -> list[style.Line2D]:
@@ -90,8 +94,8 @@ def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, 
     for number, (name, values) in enumerate(curves.items(), first):
         look: dict[str, Any] = {"color": style.COLOURS[number % 6], "linestyle": ("-", "--", "-.", ":")[number % 4]}
         every = max(1, len(values) // 10)
-        places = (number % every, every)  # lines that lie on one another show their markers in turn
         steps = np.arange(1, len(values) + 1) if epochs is None else epochs[name]
+        places = (number % every, every)  # lines that lie on one another show their markers in turn
         look |= {"marker": style.MARKERS[number % 10], "markevery": places, "markersize": 5, "linewidth": 1.8}
         lines += ax.plot(steps, values, label=name, **look)
     return lines
@@ -107,8 +111,7 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
         [0.5, 0.75, 0.75, 0.5, 0.5, 0.75, 0.5, 0.25, 0.0]
     """
     presented = log.epoch_ends.diff(prepend=log.epoch_ends.new_zeros(1))
-    fractions: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).numpy()
-    return fractions
+    return np.asarray(log.mistakes_by_epoch().double() / presented.clamp(min=1))
 
 
 @dataclass(eq=False, repr=False)
@@ -139,7 +142,7 @@ class BracketDisplay(style.Display):
         gamma = None if gamma is None else check_number("gamma", gamma)
         return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         axes: style.Axes = self.ax_
         lower, upper = (np.asarray(values, dtype=np.float64) for values in (self.lower, self.upper))
         if lower.ndim != 1 or lower.shape != upper.shape:
@@ -161,7 +164,6 @@ class BracketDisplay(style.Display):
         top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
         if top > 0 and (lower < -top / 2).any():  # so far below 0 they would flatten the rest: γ* is not there
             axes.set_ylim(-top / 2, top * 1.05)
-        style.legend(axes, own)
 
 
 @torch.no_grad()
@@ -208,6 +210,7 @@ class ComparisonDisplay(style.Display):
 
     curves: Mapping[str, tuple[Values, Values]]
     ylabel: str
+    _legend_columns = 4
 
     @classmethod
     def from_logs(cls, logs: Mapping[str, MistakeLog], *, value: str = "error", ax: style.AnyAxes = None) -> Self:
@@ -227,9 +230,157 @@ class ComparisonDisplay(style.Display):
             curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
         return cls(curves, VALUES[value]).plot(ax=ax)
 
-    def _draw(self, own: bool) -> None:
+    def _draw(self) -> None:
         axes: style.Axes = self.ax_
         steps, values = ({name: curve[k] for name, curve in self.curves.items()} for k in (0, 1))
         self.lines_ = dict(zip(self.curves, _draw_curves(axes, values, steps), strict=True))
         style.epoch_axis(axes, self.ylabel)
-        style.legend(axes, own, columns=4)
+
+
+@dataclass(eq=False, repr=False)
+class MarginDisplay(style.Display):
+    """A histogram of margins (N,): right decisions to the right of 0, errors hatched to the left of it.
+
+    After :meth:`plot`, ``right_`` and ``wrong_`` are the bars, ``smallest_`` is the line of the smallest margin.
+
+    Example:
+        >>> display = MarginDisplay(torch.tensor([-0.5, 0.25, 1.0])).plot()
+        >>> [float(sum(bar.get_height() for bar in bars)) for bars in (display.right_, display.wrong_)]
+        [2.0, 1.0]
+    """
+
+    margins: Tensor
+    xlabel: str = "margin"
+    bins: int = 30
+
+    @classmethod
+    def from_model(
+        cls, model: Any, X: Data, y: Data, *, head: Head | None = None, bins: int = 30, ax: style.AnyAxes = None
+    ) -> Self:
+        """Draw the margins that a model has on data.
+
+        They are distances y·(w·x + b)/‖w‖ for a linear model of two classes (geometric margins), else what the scores
+        say: y·s, or s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the
+        wrong side.
+        """
+        bins = check_int("bins", bins, at_least=1)
+        known = classifier(model, head)
+        _, scores, target = known.judge(X, y)
+        margins = known.functional_margins(scores, target)
+        if not torch.isfinite(margins).all():
+            raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
+        name = "score, positive on the right side: y·s"
+        if known.length:
+            name = "distance from the boundary, positive on the right side: y·(w·x + b)/‖w‖"
+        elif scores.dim() > 1:
+            name = "lead of the true class's score over the best other, $s_y - s_r$"
+        return cls(margins / (known.length or 1.0), name, bins).plot(ax=ax)
+
+    def _draw(self) -> None:
+        axes, margins = self.ax_, self.margins.numpy()
+        right, wrong = margins[margins > 0], margins[margins <= 0]
+        low, high = min(margins.min(), 0.0), max(margins.max(), 0.0)
+        width = (high - low) / self.bins or 1.0
+        # equal bars with an edge at 0, so that none holds both kinds; rounding must not leave a sample out
+        edges = np.arange(min(np.floor(low / width), -1.0 if len(wrong) else 0.0), np.ceil(high / width) + 1) * width
+        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
+        wrong = np.where(wrong == 0, edges[edges < 0].max(initial=-np.inf) / 2, wrong)  # into the bar left of 0
+        look: dict[str, Any] = {"bins": edges, "edgecolor": "white", "linewidth": 0.6}
+        *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)
+        look |= {"color": style.ORANGE, "hatch": "///"}
+        *_, self.wrong_ = axes.hist(wrong, label=f"wrong side: {len(wrong):,}", **look)
+        axes.axvline(0, color=style.ink(), linewidth=1.6, label="boundary")
+        smallest = float(margins.min())
+        nearest = smallest > 0 and self.xlabel.startswith("distance")
+        name = f"{'nearest sample' if nearest else 'smallest'}: {style.format_number(smallest)}"
+        self.smallest_ = axes.axvline(smallest, color=style.ink(), linestyle="--", linewidth=1.4, label=name)
+        axes.set(xlabel=self.xlabel, ylabel="samples", title="How far samples are from the boundary")
+        style.integer_ticks(axes.yaxis)
+
+
+@dataclass(eq=False, repr=False)
+class ResidualDisplay(style.Display):
+    """Regression in two panels: true values against predictions, and residuals y − s against predictions.
+
+    A good model has its points along the diagonal on the left, and a level band around 0 without a shape on the right;
+    a bend says that the model is too stiff, a funnel that errors grow with the prediction.
+
+    ``y`` and ``predicted`` are (N,), ``target`` names what is predicted. After :meth:`plot`, ``points_`` and
+    ``residuals_`` are the points of the two panels, ``diagonal_`` and ``zero_`` the lines they should be near,
+    ``band_`` the two lines at ± RMSE; ``rmse`` and ``r2`` are numbers.
+
+    Example:
+        >>> display = ResidualDisplay(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([1.0, 3.0, 4.0])).plot()
+        >>> display.residuals_.get_offsets()[:, 1].tolist(), round(display.rmse, 4), round(display.r2, 4)
+        ([0.0, -1.0, 0.0], 0.5774, 0.7857)
+    """
+
+    y: Tensor
+    predicted: Tensor
+    target: str = "y"
+    _size, _side_by_side = (6.5, 3.8), 2
+
+    @classmethod
+    def from_predictions(cls, y: Data, predicted: Data, *, target: str = "y", ax: style.AnyAxes = None) -> Self:
+        """Draw how predictions compare with the truth, both (N,)."""
+        count = len(as_tensor(y, "y"))
+        truth, said = (check_targets(v, count, name=n).cpu() for v, n in ((y, "y"), (predicted, "predicted")))
+        if not count:
+            raise ValueError("y is empty; give at least one sample")
+        return cls(truth, said, str(target)).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Data, y: Data, *, target: str = "y", ax: style.AnyAxes = None) -> Self:
+        """Draw the predictions of a regressor, a net, a Lightning module or a function from samples to numbers."""
+        if isinstance(estimator, nn.Module):  # a net's own predict would decide
+            known = classifier(estimator)
+            said: Any = known.scores(known.admit(X))
+        elif hasattr(estimator, "predict") or callable(estimator):
+            said = getattr(estimator, "predict", estimator)(X)
+        else:
+            raise TypeError(f"estimator must be a regressor, a net or a function, found {type(estimator).__name__}")
+        return cls.from_predictions(y, said, target=target, ax=ax)
+
+    @property
+    def rmse(self) -> float:
+        """√ mean (y − s)²."""
+        return float(sklearn.metrics.root_mean_squared_error(self.y, self.predicted))
+
+    @property
+    def r2(self) -> float:
+        """1 − Σ (y − s)²/Σ (y − mean)²; NaN where all true values are equal."""
+        return float(sklearn.metrics.r2_score(self.y, self.predicted)) if len(self.y.unique()) > 1 else float("nan")
+
+    def _draw(self) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        truth, said = self.y.double().numpy(), self.predicted.double().numpy()
+        count, name, (left, right) = len(truth), style.shortened(self.target, 18), self.ax_
+        look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}
+        look |= {"color": style.BLUE, "edgecolors": "white", "linewidths": 0.4, "rasterized": count > 5000}
+        line: dict[str, Any] = {"color": style.ink(), "alpha": 1.0, "linewidth": 1.4, "linestyle": "-", "zorder": 1}
+        drawn = []
+        for axes, kind in ((left, "actual_vs_predicted"), (right, "residual_vs_predicted")):
+            made = sklearn.metrics.PredictionErrorDisplay(y_true=truth, y_pred=said)
+            made.plot(axes, kind=kind, scatter_kwargs=look, line_kwargs=line)
+            drawn += [made.scatter_, made.line_]
+            axes.set_xlabel(f"predicted {name}")
+            for axis, most in ((axes.xaxis, 3), (axes.yaxis, 5)):  # a power of ten at the corner would cover the title
+                axis.set_major_locator(MaxNLocator(most))
+                axis.set_major_formatter(lambda value, place: style.format_number(value, 4))
+            axes.grid(alpha=0.3)
+            axes.set_axisbelow(True)
+        self.points_, self.diagonal_, self.residuals_, self.zero_ = drawn
+        self.diagonal_.set_label("prediction = truth")
+        low, high = min(truth.min(), said.min()), max(truth.max(), said.max())
+        pad = 0.04 * (high - low) or 1.0
+        left.set_aspect("equal", adjustable="box")
+        left.set(xlim=(low - pad, high + pad), ylim=(low - pad, high + pad), ylabel=f"true {name}")
+        known = "" if np.isnan(self.r2) else f"R² = {self.r2:.3f}, ".replace("-", "−")
+        left.set_title(f"{known}RMSE = {style.format_number(self.rmse)}", fontsize=11)
+        line |= {"color": style.RED, "linestyle": "--"}
+        self.band_ = [right.axhline(sign * self.rmse, **line) for sign in (1, -1)]
+        self.band_[0].set_label("± RMSE")
+        reach = max(float(np.abs(truth - said).max()), self.rmse) * 1.12 or 1.0
+        right.set(ylim=(-reach, reach), ylabel="residual, true − predicted")
+        right.set_title(f"Residuals of {count:,} sample{'s' * (count != 1)}", fontsize=11)

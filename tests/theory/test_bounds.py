@@ -1,4 +1,4 @@
-"""Radius, margin, the largest margin and the bounds on mistakes, against closed forms, exact rationals and runs."""
+"""Margins, bounds on mistakes and learning rates, against closed forms, exact rationals, Hessians and runs."""
 
 import copy
 import math
@@ -12,16 +12,21 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csr_array, csr_matrix, diags_array
 from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
-from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius
+from torchperc import functional as tpf
+from torchperc.theory import bracket, inseparable_bound, margin, max_margin, mistake_bound, radius, step_limit
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
 BIAS_STEPS = ("unit", "radius", "none")
 largest = partial(max_margin, regularize_bias=True)  # that of the theorems on the rule
+
+
+def proof(**given):
+    return tp.theory.separability(**{"X": AND[0], "y": AND[1], **given})
 
 
 def constant(X, bias_step):
@@ -247,20 +252,6 @@ def test_breast_cancer_is_separable_by_a_hair():
     assert free.gap <= 1e-5 * free.upper
 
 
-def test_bounds_hold_wherever_the_search_stops(monkeypatch):
-    X, y = separable(2, 30_000, 30, gap=0.05)
-    X[:, :5] *= 100.0  # so that the class means say little about the nearest samples
-    best = largest(X, y)
-    before = math.inf
-    for cycles in (1, 2, 3, 4):
-        monkeypatch.setattr("torchperc.theory.margins._CYCLES", cycles)
-        early = largest(X, y)
-        assert early.margin <= best.upper
-        assert best.margin <= early.upper <= before
-        before = early.upper
-        assert cycles > 1 or early.gap > best.gap
-
-
 @pytest.mark.parametrize("regularize_bias", [False, True])
 @pytest.mark.parametrize("seed", range(30))
 def test_small_sets_against_exact_rationals(seed, regularize_bias):
@@ -419,6 +410,117 @@ def test_inseparable_bound_by_hand():
     assert inseparable_bound(sparse, y, ([[0.0]], [5.0]), 1.0) == pytest.approx((math.sqrt(2) + 2) ** 2)
 
 
+# --- learning rates ---
+
+
+def data(seed, count=30, width=4, classes=None):
+    rng = np.random.default_rng(seed)
+    X = torch.from_numpy(rng.normal(size=(count, width)) * rng.uniform(0.3, 3, width) + rng.normal(size=width))
+    y = rng.choice([-1, 1], count) if classes is None else rng.integers(0, classes, count)
+    return X, torch.from_numpy(y)
+
+
+def lifted(X, bias=True):
+    return torch.cat((X, X.new_ones(len(X), 1)), 1) if bias else X
+
+
+def top(phi):
+    """The largest eigenvalue of mean φ·φᵀ, from singular values of φ."""
+    return float(torch.linalg.svdvals(phi)[0]) ** 2 / len(phi)
+
+
+def curvature(loss, weights):
+    """The largest eigenvalue of the Hessian at these weights, by autograd."""
+    size = weights.numel()
+    hessian = torch.autograd.functional.hessian(loss, weights).reshape(size, size)
+    return float(torch.linalg.eigvalsh(hessian)[-1])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("shape", [(30, 4), (4, 30), (7, 7), (1, 3), (8, 1)])
+def test_lms_limit_is_two_over_the_hessian(shape, bias, reduction):
+    X, y = data(1, *shape)
+    phi = lifted(X, bias)
+    start, largest = torch.zeros(phi.shape[1], dtype=torch.float64), top(phi) * (1 if reduction == "mean" else len(X))
+    for targets in ("-1/+1", "0/1"):
+        hessian = curvature(lambda w, t=targets: tpf.lms_loss(phi @ w, y, reduction=reduction, targets=t), start)
+        for samples in (X, X.numpy(), csr_array(X.numpy())):
+            found = 2 / step_limit(tp.LMSHead(targets), samples, bias=bias, reduction=reduction)
+            assert found == pytest.approx(hessian, rel=1e-10)
+            assert largest * (1 - 1e-14) <= found <= largest * (1 + 1e-11)
+
+
+def test_the_limit_with_many_features_and_samples():
+    """Two directions of nearly the same length, where an iteration that stops early would allow too much."""
+    lengths = np.concatenate(([1.0, 0.9999], np.linspace(0.999, 0.1, 2098)))
+    found = 2 / step_limit("lms", diags_array(lengths).tocsr(), bias=False)
+    assert 1 / 2100 * (1 - 1e-13) <= found <= 1 / 2100 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 9])
+def test_no_batch_has_more_curvature_than_the_limit_allows(size, reduction):
+    X, _ = data(6, count=7, width=2)
+    phi, largest = lifted(X), min(size, 7)
+    sizes = {largest, 7 % largest or largest}
+    factor = {n: 1 if reduction == "mean" else n for n in sizes}
+    worst = max(factor[n] * top(phi[list(rows)]) for n in sizes for rows in combinations(range(7), n))
+    L = 2 / step_limit("lms", X, batch_size=size, reduction=reduction)
+    assert worst <= L * (1 + 1e-12)
+    if size == 1 or size >= 7:
+        assert worst == pytest.approx(L, rel=1e-10)
+
+
+@pytest.mark.parametrize("classes", [None, 2, 3, 5])
+def test_logistic_limit_bounds_every_hessian_and_is_reached(classes):
+    """K probabilities of 1/K have the eigenvalue 1/K, two of ½ have ½, which is the largest."""
+    X, y = data(5, classes=classes)
+
+    def loss(w):
+        return tpf.logistic_loss(lifted(X) @ w.T, y) if classes else tpf.logistic_loss(lifted(X) @ w, y)
+
+    L = 2 / step_limit("logistic", X, num_classes=classes)
+    zero = torch.zeros(*([classes] if classes else []), 5, dtype=torch.float64)
+    assert curvature(loss, zero) == pytest.approx(L * (2 / classes if classes else 1), rel=1e-10)
+    if classes:
+        two_of_them = zero.clone()
+        two_of_them[2:, -1] = -40.0
+        assert curvature(loss, two_of_them) == pytest.approx(L, rel=1e-10)
+    for seed in range(5):
+        assert curvature(loss, torch.from_numpy(np.random.default_rng(seed).normal(size=tuple(zero.shape)))) <= L
+
+
+def test_auto_rates_and_limits_of_batches():
+    X, _ = data(7, count=24)
+    one, full = step_limit("lms", X, batch_size=1), step_limit("lms", X)
+    assert one == pytest.approx(2 / float(lifted(X).square().sum(1).max()), rel=1e-12)
+    found = [step_limit("lms", X, batch_size=size) for size in (1, 2, 4, 8, 12, 24, 100)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (one, full)
+    assert step_limit("lms", X, batch_size=23) == one  # the last batch has one sample
+    assert (tp.theory.auto_lr("perceptron", X), step_limit(tp.PerceptronHead(), X)) == (1, math.inf)
+    assert tp.theory.auto_lr("lms", X) == tp.theory.auto_lr(tp.LMSHead(targets="0/1"), X) == full / 2
+    assert (
+        tp.theory.auto_lr("logistic", X, num_classes=3, bias=False)
+        == step_limit("logistic", X, num_classes=3, bias=False) / 2
+    )
+    zeros = np.zeros((3, 2))
+    assert (step_limit("lms", zeros, bias=False), tp.theory.auto_lr("lms", zeros, bias=False)) == (math.inf, 1)
+
+
+def test_too_large_is_said_before_the_run():
+    X, _ = data(12)
+    for head in (tp.PerceptronHead(), "lms", "logistic"):
+        assert tp.theory.rate_warning(0.999 * min(step_limit(head, X), 1e9), head, X) is None
+    limit = step_limit("lms", X)
+    warning = tp.theory.rate_warning(1.001 * limit, "lms", X)
+    assert "will diverge" in warning
+    assert f"2/L = {limit:.4g}" in warning
+    assert "may" in tp.theory.rate_warning(1.001 * step_limit("logistic", X), "logistic", X)
+    assert "may" in tp.theory.rate_warning(1.001 * limit, "lms", X, batch_size=1)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -443,6 +545,24 @@ def test_inseparable_bound_by_hand():
         (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=-1), ValueError, "t=-1"),
         (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=(np.eye(2), None)), ValueError, "start has 2 rows"),
+        (lambda: step_limit("lms", [[math.inf]]), ValueError, r"X\[0, 0\] = inf"),
+        (lambda: step_limit("lms", [[1.0]], bias=1), TypeError, "bias"),
+        (lambda: step_limit("lms", [[1.0]], reduction="none"), ValueError, "reduction='none'"),
+        (lambda: step_limit("lms", [[1.0]], batch_size="all"), ValueError, "batch_size='all'"),
+        (lambda: step_limit("perceptron", [[1.0]], batch_size=0), ValueError, "batch_size=0"),
+        (lambda: step_limit("logistic", [[1.0]], num_classes=1), ValueError, "num_classes=1"),
+        (lambda: step_limit("hinge", [[1.0]]), ValueError, "head='hinge'"),
+        (lambda: step_limit(torch.nn.MSELoss(), [[1.0]]), TypeError, "MSELoss"),
+        (lambda: tp.theory.rate_warning(0, "lms", [[1.0]]), ValueError, "lr=0"),
+        (lambda: proof(**{"y": [0, 0, 0, 1]}), ValueError, "y .*found 0, 1; map"),
+        (lambda: proof(**{"y": [0, 1, 3, 1]}), ValueError, "y .*0 to 2, found 0, 1, 3"),
+        (lambda: proof(**{"y": ["a", "b", "a", "b"]}), TypeError, "y must hold real numbers"),
+        (lambda: proof(**{"y": [[1], [1, 2], 3, 4]}), ValueError, "y must be rectangular"),
+        (lambda: proof(**{"X": [[np.nan, 0]] * 4}), ValueError, r"X\[0, 0\] = nan"),
+        (lambda: proof(**{"X": np.zeros((4, 2), dtype=np.longdouble)}), TypeError, "X has dtype .*astype"),
+        (lambda: proof(**{"bias": 1}), TypeError, "bias"),
+        (lambda: proof(**{"num_classes": 1}), ValueError, "num_classes=1"),
+        (lambda: proof(**{"time_limit": 0}), ValueError, "time_limit=0"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call, error, message):
