@@ -162,22 +162,7 @@ def use_parts(path):
     return made_of(result.log.sample)
 
 
-def tagged():
-    X = np.random.default_rng(0).integers(0, 2, (6, 4, 3)).astype(float)
-    return X, X[:, :, :2].argmax(2)
-
-
-def chain_log(path):
-    tp.RuleTrainer(3).fit(tp.sequences.ChainPerceptron(3, 2), *tagged()).log.save(path)
-
-
-def use_chain_log(path):
-    log = tp.sequences.load_log(path, *tagged())
-    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
-
-
 SEALED = {
-    "log of sequences": ("chains.npz", chain_log, use_chain_log),
     "checkpoint": ("c.ckpt", checkpoint, use_checkpoint),
     "mistake log": ("log.npz", log, use_log),
     "certificate": ("proof.json", certificate, use_certificate),

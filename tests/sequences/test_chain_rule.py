@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.rules.log_files import digest as of_named
-from torchperc.sequences import ChainPerceptron, Sequences, load_log
+from torchperc.sequences import ChainPerceptron, Sequences
 from torchperc.sequences.rule import ChainProblem
 
 
@@ -116,54 +115,7 @@ def test_each_mistake_is_replayed_once_for_all_averages(monkeypatch):
     assert torch.equal(net.weight, run.log().averaged().weight)
 
 
-# --- files, resuming, online ---
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A log of a run from weights other than 0, its file, and the data."""
-    X, y = integers(6, 12)
-    net = ChainPerceptron(3, 3)
-    net.weight.data[:, 1:] = 0.25
-    log = tp.RuleTrainer(3, 0.25).fit(net, X, y).log
-    log.save(tmp_path / "log.npz")
-    return log, tmp_path / "log.npz", X, y
-
-
-def test_a_log_comes_back_from_its_file(saved):
-    log, path, X, y = saved
-    again = load_log(path, X, y)
-    assert again.equals(log)
-    assert again.epoch_ends.tolist() == log.epoch_ends.tolist()
-    for one, other in ((log.last(), again.last()), (log.averaged(), again.averaged())):
-        assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(other), strict=True))
-    with pytest.raises(ValueError, match="other data"):
-        load_log(path, X, [[0] * len(x) for x in X])
-    with pytest.raises(ValueError, match=r"log\.npz"):
-        tp.MistakeLog.load(path, [[0.0]], [1])
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="damaged"):
-        load_log(path, X, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("sample", lambda a: a + 100),
-        ("sample", lambda a: a - 1),
-        ("predicted", lambda a: a + 3),
-        ("predicted", lambda a: a[:-1]),
-        ("active", lambda a: a + 1000),
-    ],
-)
-def test_a_log_that_points_outside_its_data_is_refused(saved, name, change):
-    _, path, X, y = saved
-    with np.load(path) as file:
-        arrays = {key: file[key] for key in file.files if key != "checksum"}
-    arrays[name] = change(arrays[name])
-    np.savez(path, **arrays, checksum=of_named(arrays))
-    with pytest.raises(ValueError, match="damaged"):
-        load_log(path, X, y)
+# --- resuming, online ---
 
 
 def test_a_run_resumes_exactly(tmp_path):
@@ -182,6 +134,8 @@ def test_a_run_resumes_exactly(tmp_path):
     assert result.log.equals(whole.log)
     assert (result.history, result.verdict) == (whole.history, whole.verdict)
     assert torch.equal(result.single.weight, whole.single.weight)
+    with pytest.raises(ValueError, match="log of a chain run"):
+        result.log.save(tmp_path / "log.npz")
     with pytest.raises(ValueError, match="other data"):
         trainer.start(ChainPerceptron(3, 3), X[:5], y[:5]).load_state_dict(run.state_dict())
 

@@ -33,8 +33,7 @@ def test_viterbi_is_the_best_of_all_sequences(tags):
     weights, X, _ = examples(20 if tags < 9 else 6, longest=5 if tags < 9 else 3, tags=tags, seed=tags)
     net, batch = net_of(weights), Sequences.of(X).padded()
     expected = [list(brute.ranked(x @ weights[0].T, *weights[1:])[0][1]) for x in X]
-    for found in (net.predict(X), net.predict(X, n_jobs=-1)):
-        assert [tags.tolist() for tags in found] == expected
+    assert [tags.tolist() for tags in net.predict(X)] == expected
     found = net.predict(batch)
     assert unpadded(found, batch.lengths) == expected
     assert (found[torch.arange(found.shape[1]) >= batch.lengths[:, None]] == -100).all()
@@ -140,7 +139,7 @@ def judged(y):
     [
         (lambda: Sequences.of([]), "X is empty"),
         (lambda: Sequences.of([[[1.0]], []]), r"X\[1\] must have shape"),
-        (lambda: Sequences.of([[[1.0]], [[1.0], [np.nan]]]), "sequence 1, position 1 has a feature of nan"),
+        (lambda: Sequences.of([[[1.0]], [[1.0], [np.nan]]]), "sequence 1, position 1 has feature nan"),
         (lambda: Sequences(np.array([0, 1, 1]), 2, ONE, NONE), "sequence 1 is empty"),
         (lambda: Sequences(np.array([0, 1]), 2, np.array([0, 1]), np.array([2])), "sequence 0, position 0 has feature 2"),
         (lambda: Sequences(np.array([0, 1]), 2, np.array([0, 1]), np.array([0]), np.ones(2)), "values must be"),
@@ -153,7 +152,7 @@ def judged(y):
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), r"between 1 and T=2, found tensor\(\[3\]"),
         (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [2]]])), "x has feature 2"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(0, 1)), "empty"),
-        (lambda: ChainPerceptron(1, 2).predict(torch.ones(1, 1), n_jobs=2), "n_jobs"),
+        (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], torch.tensor([1])), "lengths=tensor"),
         (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0])), "y has shape"),
         (lambda: judged(torch.tensor([0, -100])), "position 1 has tag -100"),
         (lambda: judged(torch.tensor([0.0, 1.0])), "y must be a tensor of integers, found torch.float32"),

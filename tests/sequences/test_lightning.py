@@ -149,7 +149,7 @@ def test_batches_to_predict_with_tags_or_without():
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
-        (lambda x, y, n: x, TypeError, r"\(\(x, lengths\), y\)"),
+        (lambda x, y, n: x, ValueError, "found 1 items"),
         (lambda x, y, n: (x, n, y), ValueError, r"torch.int64 \(16,\)"),
         (lambda x, y, n: (x, y.float()), ValueError, "torch.float32"),
         (lambda x, y, n: (x, y, n), ValueError, r"\(x, y, lengths\)"),

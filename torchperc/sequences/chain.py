@@ -13,7 +13,7 @@ from torchperc._checks import check_float_dtype, check_int, check_number
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
 from torchperc.sequences.rule import ChainWeights, chain_problem
-from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Sequences, split
+from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Sequences
 
 
 class ChainScores(NamedTuple):
@@ -125,7 +125,7 @@ class ChainPerceptron(nn.Module):
         tensor([0, 2])
     """
 
-    rule_weights = staticmethod(ChainWeights.packed)
+    rule_weights, rule_problem = staticmethod(ChainWeights.packed), chain_problem  # for RuleTrainer
 
     def __init__(self, features: int, tags: int, *, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -169,10 +169,10 @@ class ChainPerceptron(nn.Module):
             found = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"x must be a tensor (N, T, d) or (T, d) of numbers, not empty, found {found}")
         if not x.is_floating_point():
-            for number in (int(x.max()), int(x.min())):
-                if not -1 <= number < self.features:
-                    limits = f"features run from 0 to {self.features - 1}, −1 means no feature"
-                    raise ValueError(f"x has feature {number}; {limits}")
+            lowest, highest = int(x.min()), int(x.max())
+            if lowest < -1 or highest >= self.features:
+                limits = f"features run from 0 to {self.features - 1}, −1 means no feature"
+                raise ValueError(f"x has feature {lowest if lowest < -1 else highest}; {limits}")
         elif x.shape[-1] != self.features:
             raise ValueError(f"x has {x.shape[-1]} features but {self.features} are needed, as the net has")
         elif x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -204,32 +204,23 @@ class ChainPerceptron(nn.Module):
         return total if scores.emission.dim() == 3 else total.squeeze(0)
 
     @torch.no_grad()
-    def predict(
-        self, x: Tensor | PaddedSequences | Sequences | Any, lengths: Tensor | None = None, *, n_jobs: int | None = None
-    ) -> Any:
+    def predict(self, x: Tensor | PaddedSequences | Sequences | Any, lengths: Tensor | None = None) -> Any:
         """Return the best tags.
 
         Args:
             x: a batch (N, T, d) or (N, T, F), or one sequence, decoded in torch where it is; or :class:`Sequences` or a
-                list of sequences, decoded by a compiled loop on the CPU, ``n_jobs`` threads at a time.
+                list of sequences, decoded by a compiled loop on the CPU, by all threads that torch may use.
             lengths: of the sequences of a batch.
-            n_jobs: number of threads (−1, and by default: all).
 
         Returns:
             (N, T) int64 with −100 behind the end, (T,) for one sequence; for :class:`Sequences` and lists a list of
             tensors (T_i,).
         """
-        batch = isinstance(x, Tensor | PaddedSequences)
-        if n_jobs is not None if batch else lengths is not None:
-            raise ValueError(f"n_jobs={n_jobs} is for Sequences and lists, lengths={lengths} for a batch; leave it out")
-        if batch:
+        if isinstance(x, Tensor | PaddedSequences):
             return best_tags(self(x, lengths))
-        sequences = Sequences.of(x, n_features=self.features)
-        return split(ChainWeights.view(self).decode(sequences, n_jobs), sequences)
-
-    def rule_problem(self, trainer: Any, X: Any, y: Any, *more: Any) -> tuple[Any, Any, Any]:
-        """Return the problem by which :class:`torchperc.RuleTrainer` learns chains."""
-        return chain_problem(trainer, self, X, y, *more)
+        if lengths is not None:
+            raise ValueError(f"lengths={lengths} is for a batch, found {type(x).__name__}; leave it out")
+        return ChainWeights.view(self).predict(x)
 
 
 class StructuredPerceptronLoss(_Loss):

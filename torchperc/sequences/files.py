@@ -17,6 +17,7 @@ import gzip
 import io
 import lzma
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -92,7 +93,8 @@ def format_of(
 
     With ``plain`` it may be plain text, which it is if its lines have several words and no tab.
     """
-    ending = Path(name_of(path).removesuffix(_packing(path))).suffix.lower()
+    name = Path(name_of(path))
+    ending = (name.with_suffix("") if name.suffix in _OPENED else name).suffix.lower()
     if ending == ".conllu" or ending in _COLUMNS:
         return "conllu" if ending == ".conllu" else "conll"
     first = islice(numbered_lines(path), _LOOK) if first is None else first
@@ -111,33 +113,23 @@ def name_of(path: str | Path | IO[bytes]) -> str:
     return str(path) if isinstance(path, str | Path) else str(getattr(path, "name", "the stream")).strip("<>")
 
 
-def _packing(path: str | Path | IO[bytes]) -> str:
-    ending = Path(name_of(path)).suffix
-    return ending if ending in _OPENED else ""
-
-
 def numbered_lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without what ends them."""
     number, name = 0, name_of(path)
-    if not isinstance(path, str | Path):
-        stream = path
-    else:
-        try:
-            stream = cast("IO[bytes]", _OPENED.get(_packing(path), open)(path, "rb"))
-        except OSError as error:
-            raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
     try:
-        for number, line in enumerate(stream, 1):
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            yield number, text.rstrip("\r\n")
+        opened: Any = nullcontext(path)
+        if isinstance(path, str | Path):
+            opened = _OPENED.get(Path(name).suffix, open)(path, "rb")
+        with opened as stream:
+            for number, line in enumerate(stream, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n")
     except UnicodeDecodeError as error:
         where = f"{name}, line {number}"
         raise ValueError(f"{where}: not valid UTF-8 at byte {error.start + 1}; convert the file") from None
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise ValueError(f"cannot read {name} after line {number}: {error}") from None
-    finally:
-        if stream is not path:
-            stream.close()
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {name}{f' after line {number}' * (number > 0)}: {why}") from None
 
 
 def _grouped(tokens: Iterable[Token | None]) -> Iterator[Sentence]:

@@ -134,17 +134,12 @@ class Tagger:
         made.weights = run.result().model  # type: ignore[assignment]
         return made
 
-    def apply(self, sentences: Sequence[Sequence[Any]], *, n_jobs: int | None = None) -> list[list[str]]:
-        """The tags of each sentence.
-
-        Args:
-            sentences: lists of words, or of tuples whose first columns are those of training.
-            n_jobs: threads; by default one per core.
-        """
+    def apply(self, sentences: Sequence[Sequence[Any]]) -> list[list[str]]:
+        """Return the tags of each sentence, a list of words, or of tuples whose first columns are those of training."""
         names, found = np.array(self.tags, dtype=object), cast("list[list[str]]", [])
         for first in range(0, len(sentences), _SENTENCES):
             X = self.features.transform(sentences[first : first + _SENTENCES])
-            tags = names[self.weights.decode(X, n_jobs)].tolist()
+            tags = names[self.weights.decode(X)].tolist()
             found += [tags[start:end] for start, end in pairwise(X.offsets.tolist())]
         return found
 
@@ -154,15 +149,12 @@ class Tagger:
         found = zip(sentences, self.apply(sentences), strict=True)
         return [list(zip(words, tags, strict=True)) for words, tags in found]
 
-    def evaluate(
-        self, sentences: Sequence[Sequence[Sequence[str]]], column: int | None = None, *, n_jobs: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, sentences: Sequence[Sequence[Sequence[str]]], column: int | None = None) -> Evaluation:
         """Compare the tags of the tagger with those of sentences.
 
         Args:
             sentences: with tags.
             column: the number of their column; by default behind the feature columns, as in training.
-            n_jobs: threads; by default one per core.
         """
         width = len(columns_of(sentences)[0])
         place = self.columns if column is None else range(width)[column]
@@ -170,7 +162,7 @@ class Tagger:
             raise ValueError(f"tokens have {width} columns; {self.columns} of features and the tags are needed")
         true = [[token[place] for token in sentence] for sentence in sentences]
         words = [[token[0] for token in sentence] for sentence in sentences]
-        return evaluate(true, self.apply(sentences, n_jobs=n_jobs), words, self.words)
+        return evaluate(true, self.apply(sentences), words, self.words)
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to one safetensors file, atomically and with a checksum; nothing in it is pickled.

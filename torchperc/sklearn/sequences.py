@@ -18,7 +18,7 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
 from torchperc.sequences.chain import ChainPerceptron
 from torchperc.sequences.features import FeatureMap, Templates
-from torchperc.sequences.sequences import Sequences
+from torchperc.sequences.sequences import Sequences, check_lengths
 from torchperc.sklearn.base import seed_of
 
 _KINDS = {
@@ -81,7 +81,7 @@ class SequenceTagger(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         if len(classes) < 2:
             raise ValueError(f"y has one tag only, found {classes.tolist()}; at least two tags are required")
         sequences = _sequences(X, features, learn=True)
-        _check_lengths(sequences, y)
+        check_lengths(y, sequences)
         double = sequences.values is not None and sequences.values.dtype == np.float64
         net = ChainPerceptron(sequences.n_features, len(classes), dtype=torch.float64 if double else torch.float32)
         result: Any = trainer.fit(net, sequences, codes.astype(np.int64))
@@ -99,7 +99,7 @@ class SequenceTagger(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
     def score(self, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> float:
         """Return the fraction of tokens with the right tag."""
         sequences = self._known(X)
-        _check_lengths(sequences, y)
+        check_lengths(y, sequences)
         return float((self.classes_[self._codes(sequences)] == _flat(y)).mean())
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -166,11 +166,3 @@ def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"y must hold strings, or integers, for all tokens, found {found} or NaN")
     return np.asarray(tags)
-
-
-def _check_lengths(sequences: Sequences, y: Sequence[Sequence[Any]]) -> None:
-    if len(y) != len(sequences):
-        raise ValueError(f"X has {len(sequences)} sequences and y has {len(y)}; they must have the same number")
-    for number, (own, found) in enumerate(zip(sequences.lengths.tolist(), map(len, y), strict=True)):
-        if own != found:
-            raise ValueError(f"sequence {number} has {own} tokens and {found} tags; give one tag per token")
