@@ -219,10 +219,6 @@ class ChainProblem(Problem):
         """Return which sequences are decided wrongly now: bool (N,)."""
         return np.logical_or.reduceat(weights.decode(self.samples) != self.tags, self.samples.offsets[:-1])
 
-    def wrong_tags(self, mistakes: Mistakes) -> int:
-        """Return how many tags of some mistakes were wrong."""
-        return int((flat(mistakes.predicted) != flat(self.y[mistakes.sample])).sum())
-
     def wrong_decisions(self, weights: Any, samples: Any, y: Any) -> tuple[int, int]:
         """Return how many tags of other sequences are wrong, and of how many."""
         return int((weights.decode(samples) != flat(y)).sum()), samples.tokens

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from torchperc._checks import as_tensor, check_int
+from torchperc._checks import as_tensor, check_int, check_labels
 from torchperc._files import checksum
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -74,16 +74,13 @@ class Sequences:
             self._refuse(~np.isfinite(self.values), self.values, "is not finite")
 
     def _refuse(self, wrong: Array, entries: Array, why: str) -> None:
-        """Raise if an entry is wrong, naming its token."""
+        """Raise if an entry is wrong, naming its sequence and position."""
         if wrong.any():
             at = int(np.argmax(wrong))
-            token = int(np.searchsorted(self.indptr, at, side="right")) - 1
-            raise ValueError(f"{self.place(token)} has feature {entries[at]}, which {why}")
-
-    def place(self, token: int) -> str:
-        """Return the sequence and position of a token, for messages."""
-        sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
-        return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
+            token = np.searchsorted(self.indptr, at, side="right") - 1
+            sequence = np.searchsorted(self.offsets, token, side="right") - 1
+            where = f"sequence {sequence}, position {token - self.offsets[sequence]}"
+            raise ValueError(f"{where} has feature {entries[at]}, which {why}")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -187,19 +184,10 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """
     if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
-    nested = len(y) > 0 and np.ndim(y[0]) > 0
-    if nested:
+    if len(y) and np.ndim(y[0]):
         check_lengths(y, sequences, name)
-    flat = np.concatenate([as_tensor(each, name).cpu().numpy().reshape(-1) for each in (y if nested else [y])])
-    if len(flat) != sequences.tokens:
-        raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
-    if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
-        raise TypeError(f"{name} must hold integers from 0 to {tags - 1}, found {flat.dtype}; number your tags from 0")
-    flat = np.ascontiguousarray(flat, np.int64)
-    if flat.min() < 0 or flat.max() >= tags:
-        at = int(np.argmax((flat < 0) | (flat >= tags)))
-        raise ValueError(f"{name}: {sequences.place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
-    return flat
+        y = np.concatenate([as_tensor(each, name).cpu().numpy() for each in y])
+    return check_labels(y, sequences.tokens, tags, name=name, both=False).cpu().numpy()
 
 
 def check_lengths(y: Any, sequences: Sequences, name: str = "y") -> None:

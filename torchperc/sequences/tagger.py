@@ -21,7 +21,7 @@ from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences.evaluation import Evaluation, evaluate
 from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.rule import ChainProblem, ChainWeights
-from torchperc.sequences.sequences import MOST_TAGS
+from torchperc.sequences.sequences import MOST_TAGS, flat
 
 FORMAT = 2
 DESCRIPTION = "torchperc.tagger"
@@ -123,7 +123,8 @@ class Tagger:
             begun = time.perf_counter()
             record = run.epoch()
             seconds, held, log = time.perf_counter() - begun, None, run.log()
-            wrong = problem.wrong_tags(log.mistakes.part(len(log) - record.mistakes, len(log)))
+            found = log.mistakes.part(len(log) - record.mistakes, len(log))
+            wrong = int((flat(found.predicted) != flat(problem.y[found.sample])).sum())
             if dev is not None:
                 made.weights = run.result().model  # type: ignore[assignment]
                 held = made.evaluate(dev, column).accuracy
