@@ -154,6 +154,7 @@ def test_bad_files_are_refused(tmp_path, tagger):
         (lambda: Tagger.fit([[("a", "X"), ("b", "X")]]), r"has 1 different tags \('X'"),
         (lambda: Tagger.fit(TOY, templates=Templates("U:%x[0,1]")), "templates name column 1"),
         (lambda: Tagger.fit(TOY, dev=words_of(TOY)), "tokens have"),
+        (lambda: Tagger.fit(TOY).evaluate(TOY, 7), "column=7: tokens have 2"),
         (lambda: Tagger.fit([[(str(k), str(k)) for k in range(2**15 + 1)]]), "32,769 different tags"),
     ],
 )

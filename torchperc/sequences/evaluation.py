@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+Tags: TypeAlias = Sequence[Sequence[str]]  # of each sentence
 _ENTITY_TAG = re.compile(r"O|[BIESLU](?:-.+)?", re.DOTALL)
 
 
@@ -88,8 +89,7 @@ class Evaluation:
             lines.append(f"{name} {_percent(correct / (count or 1))} ({correct:,} of {count:,})")
         for name, each in {"all": self.all_entities, **(self.entities or {})}.items():
             if each is not None:
-                rates = map(_percent, (each.precision, each.recall, each.f1))
-                shown = "precision {}, recall {}, F1 {}".format(*rates)
+                shown = "precision {}, recall {}, F1 {}".format(*map(_percent, (each.precision, each.recall, each.f1)))
                 counted = f"{each.correct:,} correct, {each.predicted:,} predicted, {each.true:,} true"
                 lines.append(f"entities, {name}: {shown} ({counted})")
         if self.confusions:
@@ -102,12 +102,7 @@ def _percent(fraction: float) -> str:
     return f"{100 * fraction:.2f} %"
 
 
-def evaluate(
-    true: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    words: Sequence[Sequence[str]] | None = None,
-    known: Collection[str] | None = None,
-) -> Evaluation:
+def evaluate(true: Tags, predicted: Tags, words: Tags | None = None, known: Collection[str] = ()) -> Evaluation:
     """Compare predicted tags with true ones.
 
     Args:
@@ -134,18 +129,13 @@ def evaluate(
         raise ValueError("true has no tokens to evaluate; give at least one sentence")
     tokens = list(zip(chain.from_iterable(true), chain.from_iterable(predicted), strict=True))
     pairs, right, seen = Counter(tokens), [a == b for a, b in tokens], None
-    if words is not None and known is not None:
+    if words is not None:
         here = [word in known for word in chain.from_iterable(words)]
         seen = sum(a and b for a, b in zip(right, here, strict=True)), sum(here)
-    return Evaluation(
-        correct=sum(right),
-        tokens=len(right),
-        right_sentences=sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True)),
-        sentences=len(true),
-        known=seen,
-        entities=_count_entities(true, predicted) if _are_entities({own for own, _ in pairs}) else None,
-        confusions=tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]),
-    )
+    right_sentences = sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True))
+    counts = _count_entities(true, predicted) if _are_entities({own for own, _ in pairs}) else None
+    confusions = tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1])
+    return Evaluation(sum(right), len(right), right_sentences, len(true), seen, counts, confusions)
 
 
 def _are_entities(tags: set[str]) -> bool:
@@ -154,7 +144,7 @@ def _are_entities(tags: set[str]) -> bool:
     return (plain or any("-" in tag for tag in tags)) and all(map(_ENTITY_TAG.fullmatch, tags))
 
 
-def _count_entities(*given: Sequence[Sequence[str]]) -> dict[str, Counts]:
+def _count_entities(*given: Tags) -> dict[str, Counts]:
     """Return counts per type of entity; one is correct if its type, its first and its last token are."""
     true, found = ({(i, *span) for i, tags in enumerate(each) for span in entities(tags)} for each in given)
     counts = [Counter(span[1] for span in spans) for spans in (true & found, found, true)]

@@ -26,6 +26,7 @@ from torchperc._checks import Option, ParameterError, check_choice
 
 Token = tuple[str, ...]
 Sentence = list[Token]
+Source = str | Path | IO[bytes]
 
 FORMATS = ("conll", "conllu", "slash", "text")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -35,7 +36,7 @@ _LOOK = 100  # lines by which a format is recognised
 
 
 def read(
-    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+    path: Source, format: str | None = None, *, separator: str | None = None, column: str = "upos"
 ) -> list[Sentence]:
     """All sentences of a file or stream, each a list of tuples with a string per column.
 
@@ -60,7 +61,7 @@ def read(
 
 
 def iter_sentences(
-    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+    path: Source, format: str | None = None, *, separator: str | None = None, column: str = "upos"
 ) -> Iterator[Sentence]:
     """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
     if separator is not None and not separator:
@@ -86,9 +87,7 @@ def line_of(path: str | Path, wanted: Callable[[Token], bool], **how: Any) -> in
     return 0
 
 
-def format_of(
-    path: str | Path | IO[bytes], first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False
-) -> str:
+def format_of(path: Source, first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False) -> str:
     """Return the format of a file by its extension, else by its first lines.
 
     With ``plain`` it may be plain text, which it is if its lines have several words and no tab.
@@ -108,12 +107,12 @@ def format_of(
     return "slash" if slashes and all(slashes) and not tabs else "conll"
 
 
-def name_of(path: str | Path | IO[bytes]) -> str:
+def name_of(path: Source) -> str:
     """What to call a file or stream in messages."""
     return str(path) if isinstance(path, str | Path) else str(getattr(path, "name", "the stream")).strip("<>")
 
 
-def numbered_lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Source) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without what ends them."""
     number, name = 0, name_of(path)
     try:

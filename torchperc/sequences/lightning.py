@@ -110,9 +110,6 @@ class LitTagger(LitDescent):
         """Return loss, errors and mistakes."""
         return ChainMetric(exact)
 
-    def weight_norm(self) -> None:
-        """Return ``None``: a chain has no hyperplane."""
-
     def step(self, batch: Any, stage: str, dataloader_idx: int = 0) -> Tensor:
         """Return the weighted loss of each sequence, and add the batch to the metrics of the stage."""
         x, y, weight = self.unpack(batch)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_sample_weight, weights_overflow
+from torchperc._files import checksum
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.problem import Mistakes, Problem
 from torchperc.samples import parallel
@@ -265,7 +266,10 @@ class ChainProblem(Problem):
 
     def data_hash(self) -> str:
         """Return a hash of sequences and tags."""
-        return str(self.samples.hash(self.tags))
+        X = self.samples
+        parts = [part for part in (X.offsets, X.indptr, X.ids, X.values, self.tags) if part is not None]
+        about = " ".join(f"{part.dtype}{part.shape}" for part in parts)
+        return checksum(f"{X.n_features} {about}".encode(), *(part.tobytes() for part in parts))
 
     def labelled(self, X: Any, y: Any, prefix: str = "") -> tuple[Any, Array]:
         """Return other sequences and their tags, checked; ``prefix`` is for error messages."""
@@ -294,7 +298,12 @@ def chain_problem(
 
     Besides, the first weights (``start``, or the net's), and which sequences take part.
     """
-    _check_options(trainer)
+    refused = {"order": "random-mistake", "tie": "strict", "select": "voted", "engine": "reference"}
+    for name in ("class_weight", "kernel", "bias_step", "prove", "distributed", *refused):  # meaningless for sequences
+        value = getattr(trainer, name)
+        unset = value is None or value is False or str(value) != refused.get(name, str(value))
+        if not unset or (name == "engine" and callable(value)):
+            raise ValueError(f"{name}={value!r} is not for sequences; leave it out")
     for name, values in net.named_parameters():
         if values.is_meta or values.is_inference():
             raise TypeError(f"net.{name} must be a plain parameter on a real device, made outside inference_mode")
@@ -306,13 +315,3 @@ def chain_problem(
         scale = 1.0 if start.any_nonzero else trainer.lr
     how = {"lr": trainer.lr / scale, "margin": trainer.margin / scale, "scale": scale, "dtype": start.ends.dtype}
     return ChainProblem.of(sequences, tags, net.tags, weight=weight, **how), start, np.flatnonzero(weight)
-
-
-def _check_options(trainer: Any) -> None:
-    """Refuse options that mean nothing for sequences."""
-    refused = {"order": "random-mistake", "tie": "strict", "select": "voted", "engine": "reference"}
-    for name in ("class_weight", "kernel", "bias_step", "prove", "distributed", *refused):
-        value = getattr(trainer, name)
-        unset = value is None or value is False or str(value) != refused.get(name, str(value))
-        if not unset or (name == "engine" and callable(value)):
-            raise ValueError(f"{name}={value!r} is not for sequences; leave it out")

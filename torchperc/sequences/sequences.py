@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from torchperc._checks import as_tensor, check_int, check_labels
-from torchperc._files import checksum
 
 Array: TypeAlias = np.ndarray[Any, Any]
 PAD = -100  # the tag behind the end of a sequence, which losses ignore, as ignore_index in torch
@@ -65,13 +64,12 @@ class Sequences:
                 raise ValueError(f"{name} must rise from 0 to {end}, with at least one sequence, found {bounds[:5]}")
         if not self.lengths.all():
             raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
-        limits = f"is not from 0 to {self.n_features - 1}"
-        self._refuse((self.ids < 0) | (self.ids >= self.n_features), self.ids, limits)
+        self._refuse((self.ids < 0) | (self.ids >= self.n_features), self.ids, f"must be 0 to {self.n_features - 1}")
         object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
         if self.values is not None:
             if self.values.dtype not in (np.float32, np.float64) or self.values.shape != self.ids.shape:
                 raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values}")
-            self._refuse(~np.isfinite(self.values), self.values, "is not finite")
+            self._refuse(~np.isfinite(self.values), self.values, "must be finite")
 
     def _refuse(self, wrong: Array, entries: Array, why: str) -> None:
         """Raise if an entry is wrong, naming its sequence and position."""
@@ -97,12 +95,6 @@ class Sequences:
     def lengths(self) -> Array:
         """The number of tokens of each sequence: (N,)."""
         return np.diff(self.offsets)
-
-    def hash(self, y: Array) -> str:
-        """Return a checksum of all sequences and their tags."""
-        parts = [part for part in (self.offsets, self.indptr, self.ids, self.values, y) if part is not None]
-        about = " ".join(f"{part.dtype}{part.shape}" for part in parts)
-        return checksum(f"{self.n_features} {about}".encode(), *(part.tobytes() for part in parts))
 
     def padded(self) -> PaddedSequences:
         """Return all sequences as a batch for :class:`ChainPerceptron`.

@@ -157,10 +157,10 @@ class Tagger:
             sentences: with tags.
             column: the number of their column; by default behind the feature columns, as in training.
         """
-        width = len(columns_of(sentences)[0])
-        place = self.columns if column is None else range(width)[column]
-        if width <= max(place, self.columns):
-            raise ValueError(f"tokens have {width} columns; {self.columns} of features and the tags are needed")
+        width, place = len(columns_of(sentences)[0]), self.columns if column is None else column
+        if width <= self.columns or not -width <= place < width:
+            needed = f"{self.columns} of features and the tags are needed"
+            raise ValueError(f"column={column}: tokens have {width} columns; {needed}")
         true = [[token[place] for token in sentence] for sentence in sentences]
         words = [[token[0] for token in sentence] for sentence in sentences]
         return evaluate(true, self.apply(sentences), words, self.words)
@@ -178,10 +178,9 @@ class Tagger:
         arrays |= {**self.features.arrays(), "active": active, "transition": transition, "end": end}
         arrays |= {"row": row.astype(np.int32), "tag": tag.astype(np.int16), "weight": rows[row, tag]}
         state = {"format": FORMAT, "torchperc": torchperc.__version__, "tags": self.tags, "columns": self.columns}
+        state["templates"] = self.features.templates.text
         tensors = {name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items()}
-        write_checksummed(
-            path, tensors, {DESCRIPTION: json.dumps({**state, "templates": self.features.templates.text})}
-        )
+        write_checksummed(path, tensors, {DESCRIPTION: json.dumps(state)})
 
     @classmethod
     def load(cls, path: str | Path) -> Tagger:
