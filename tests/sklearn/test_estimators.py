@@ -20,8 +20,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptro
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, LinearSVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 import torchperc as tp
@@ -61,7 +60,7 @@ def test_what_scikit_learn_asks_of_estimators(estimator, check):
 
 
 OTHERS = [
-    PerceptronClassifier(kernel="rbf", gamma="scale", max_iter=2),
+    PerceptronClassifier(kernel="rbf", gamma=1e-3, max_iter=2),
     PerceptronClassifier(select="voted", max_iter=3),
     PerceptronClassifier(tol=1e-3, class_weight="balanced", max_iter=5),
     LMSClassifier(update="sample", targets="0/1", max_iter=3),
@@ -153,15 +152,6 @@ def test_kernels_have_support_vectors_instead_of_weights():
     assert not hasattr(model, "support_")
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-def test_gamma_scale_is_that_of_scikit_learn(sparse):
-    X, y = integers(5, noise=8)
-    data = sp.csr_array(X) if sparse else X
-    wide = PerceptronClassifier(kernel="rbf", gamma="scale", max_iter=40).fit(data, y)
-    plain = PerceptronClassifier(kernel="rbf", gamma=float(SVC(gamma="scale").fit(X, y)._gamma), max_iter=40).fit(X, y)
-    np.testing.assert_allclose(wide.decision_function(X), plain.decision_function(X), rtol=1e-9)
-
-
 XOR = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 1, 0])
 
 
@@ -196,13 +186,12 @@ def test_a_cross_validation_is_told_in_a_line_and_not_what_is_set_already():
 
 @quietly
 @pytest.mark.parametrize("select", ["last", "best-validation"])
-def test_early_stopping_restores_the_best_weights(select, capsys):
+def test_early_stopping_restores_the_best_weights(select):
     X, y = integers(8, count=200, noise=30)
-    model = PerceptronClassifier(early_stopping=True, n_iter_no_change=4, select=select, verbose=1).fit(X, y)
+    model = PerceptronClassifier(early_stopping=True, n_iter_no_change=4, select=select).fit(X, y)
     errors = [record.validation_error for record in model.history_]
     best = int(np.argmin(errors))
     assert len(errors) == best + 5 == model.n_iter_
-    assert capsys.readouterr().out.count("validation error") == len(errors)
     made = sum(record.mistakes for record in model.history_[: best + 1])
     assert np.array_equal(model.coef_, model.log_.state_at(made).weight.numpy())
     assert len(model.log_.y) == 180
@@ -315,13 +304,13 @@ def test_the_auto_rate_is_one_over_the_curvature(kind):
 
 
 @pytest.mark.parametrize("kind", GRADIENT)
-def test_early_stopping_by_validation_loss(kind, capsys):
+def test_early_stopping_by_validation_loss(kind):
     X, y = integers(11, count=40, width=30, noise=12)
-    model = kind(early_stopping=True, validation_fraction=0.3, tol=0, max_iter=5000, verbose=True).fit(X, y)
+    model = kind(early_stopping=True, validation_fraction=0.3, tol=0, max_iter=5000).fit(X, y)
     losses = [record.validation_loss for record in model.history_]
     assert model.verdict_ is tp.Verdict.STOPPED_EARLY
-    assert len(losses) == int(np.argmin(losses)) + 6 == capsys.readouterr().out.count("\n")
-    again = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1, verbose=0)
+    assert len(losses) == int(np.argmin(losses)) + 6
+    again = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1)
     with pytest.warns(ConvergenceWarning):
         assert np.array_equal(again.fit(X, y).coef_, model.coef_)
 
@@ -565,7 +554,7 @@ def test_decisions_do_not_change_with_the_samples_they_were_learned_from(options
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("targets", ["-1/+1", "0/1"])
 @pytest.mark.parametrize("kind", ALL)
-def test_to_scikit_learn_and_back(kind, classes, targets):
+def test_to_scikit_learn(kind, classes, targets):
     X, y = integers(12, classes=classes, noise=9)
     X = pd.DataFrame(X + np.random.default_rng(0).random(X.shape), columns=list("abcd"))
     options = {"targets": targets} if kind is LMSClassifier else {}
@@ -574,34 +563,29 @@ def test_to_scikit_learn_and_back(kind, classes, targets):
     expected = dict(zip(ALL, (Perceptron, RidgeClassifier, LogisticRegression), strict=True))
     assert type(theirs) is expected[kind]
     np.testing.assert_allclose(theirs.decision_function(X), mine.decision_function(X), rtol=1e-12, atol=1e-12)
-    assert np.array_equal(theirs.predict(X), mine.predict(X))
+    before = mine.predict(X)
+    assert np.array_equal(theirs.predict(X), before)
     if kind is LogisticClassifier:
         np.testing.assert_allclose(theirs.predict_proba(X), mine.predict_proba(X), rtol=1e-12)
-    back = kind.from_sklearn(theirs, **options)
-    np.testing.assert_allclose(back.coef_, mine.coef_, rtol=0)
-    np.testing.assert_allclose(back.intercept_, mine.intercept_, rtol=1e-14, atol=1e-15)
-    assert np.array_equal(back.predict(X), mine.predict(X))
-    assert back.feature_names_in_.tolist() == list("abcd")
     theirs.coef_ += 1
-    assert np.array_equal(back.coef_, mine.coef_)  # nobody shares memory
+    assert np.array_equal(mine.predict(X), before)  # nobody shares memory
 
 
 @quietly
-@pytest.mark.parametrize("theirs", [SGDClassifier(fit_intercept=False), LinearSVC(), SVC(kernel="linear")], ids=str)
+@pytest.mark.parametrize("theirs", [SGDClassifier(fit_intercept=False), LinearSVC()], ids=str)
 @pytest.mark.parametrize("kind", ALL)
-def test_from_any_linear_classifier_and_on(kind, theirs):
+def test_the_weights_of_any_linear_classifier_and_on(kind, theirs):
     X, y = integers(12, noise=9)
     X += np.random.default_rng(0).random(X.shape)
-    fitted = clone(theirs).fit(X, y)
-    mine = kind.from_sklearn(fitted)
+    fitted = theirs.fit(X, y)
+    mine = kind(fit_intercept=fitted.fit_intercept, warm_start=True, max_iter=1)
+    mine.classes_, mine.coef_, mine.intercept_ = fitted.classes_, fitted.coef_, fitted.intercept_
     assert np.array_equal(mine.predict(X), fitted.predict(X))
-    assert mine.fit_intercept == getattr(theirs, "fit_intercept", True)
-    before = mine.coef_.copy()
-    mine.partial_fit(X, y)
-    assert not np.array_equal(mine.coef_, before)
-    assert np.array_equal(np.atleast_2d(fitted.coef_), before)
-    again = kind.from_sklearn(fitted, warm_start=True, max_iter=1).fit(X, y)
-    assert again.coef_.shape == before.shape
+    before = fitted.coef_.copy()
+    for go_on in (mine.partial_fit, mine.fit):
+        go_on(X, y)
+        assert not np.array_equal(mine.coef_, before)
+        assert np.array_equal(fitted.coef_, before)
 
 
 def test_what_cannot_be_converted():
@@ -610,12 +594,6 @@ def test_what_cannot_be_converted():
     votes = PerceptronClassifier(select="voted", max_iter=50).fit(X[two], y[two])
     kernel = PerceptronClassifier(kernel="rbf").fit(X[two], y[two])
     for call, error, words in (
-        (lambda: PerceptronClassifier.from_sklearn(SVC(kernel="linear").fit(X, y)), ValueError, "SVC.*coef·x"),
-        (lambda: PerceptronClassifier.from_sklearn(DecisionTreeClassifier().fit(X, y)), TypeError, "has no coef_"),
-        (lambda: PerceptronClassifier.from_sklearn(Perceptron()), NotFittedError, "not fitted"),
-        (lambda: LMSClassifier.from_sklearn(X), TypeError, "found ndarray"),
-        (lambda: LMSClassifier.from_sklearn(Ridge().fit(X, X[:, 0])), TypeError, "no decision_function"),
-        (lambda: LMSClassifier.from_sklearn(Perceptron().fit(X, y), fit_intercept=False), ValueError, "fit_intercept="),
         (lambda: LogisticClassifier().to_sklearn(), NotFittedError, "not fitted"),
         (votes.to_sklearn, ValueError, "select='voted'"),
         (kernel.to_fitted, ValueError, "kernel='rbf'"),
@@ -663,8 +641,7 @@ BAD = [
     (PerceptronClassifier, {"select": "best"}, ValueError, "select='best' is unknown"),
     (PerceptronClassifier, {"engine": "fast"}, ValueError, "engine='fast' is unknown"),
     (PerceptronClassifier, {"kernel": "sigmoid"}, ValueError, "kernel='sigmoid' is unknown"),
-    (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, ValueError, "gamma='auto' is unknown"),
-    (PerceptronClassifier, {"gamma": "scale"}, ValueError, "gamma='scale' needs kernel='rbf'"),
+    (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, TypeError, "gamma"),
     (PerceptronClassifier, {"gamma": 1.0}, ValueError, "gamma=1.0 needs kernel='rbf'"),
     (PerceptronClassifier, {"fit_intercept": False, "bias_step": "unit"}, ValueError, "bias_step='unit' moves"),
     (PerceptronClassifier, {"kernel": "rbf", "warm_start": True}, ValueError, "warm_start=True needs weights"),
@@ -674,7 +651,6 @@ BAD = [
     (PerceptronClassifier, {"random_state": -1}, ValueError, "random_state=-1 must be at least 0"),
     (PerceptronClassifier, {"class_weight": "even"}, ValueError, "'class_weight'.*'even'"),
     (PerceptronClassifier, {"class_weight": [1, 2]}, ValueError, r"'class_weight'.*\[1, 2\]"),
-    (PerceptronClassifier, {"verbose": -1}, ValueError, "verbose=-1"),
     (LMSClassifier, {"targets": "0/2"}, ValueError, "targets='0/2' is unknown"),
     (LMSClassifier, {"update": "adam"}, ValueError, "update='adam' is unknown"),
     (LMSClassifier, {"lr": "fast"}, ValueError, "lr='fast' is unknown"),

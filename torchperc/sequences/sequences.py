@@ -177,16 +177,16 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
     if len(y) and np.ndim(y[0]):
-        check_lengths(y, sequences, name)
+        check_lengths(y, sequences.lengths.tolist(), name)
         y = np.concatenate([as_tensor(each, name).cpu().numpy() for each in y])
     return check_labels(y, sequences.tokens, tags, name=name, both=False).cpu().numpy()
 
 
-def check_lengths(y: Any, sequences: Sequences, name: str = "y") -> None:
+def check_lengths(y: Any, lengths: Sequence[int], name: str = "y") -> None:
     """Refuse lists of tags of other lengths than the sequences."""
-    if len(y) != len(sequences):
-        raise ValueError(f"{name} has {len(y)} sequences but X has {len(sequences)}; they must have the same number")
-    for i, (tags, tokens) in enumerate(zip(map(len, y), sequences.lengths.tolist(), strict=True)):
+    if len(y) != len(lengths):
+        raise ValueError(f"{name} has {len(y)} sequences but X has {len(lengths)}; they must have the same number")
+    for i, (tags, tokens) in enumerate(zip(map(len, y), lengths, strict=True)):
         if tags != tokens:
             raise ValueError(f"{name}: sequence {i} has {tags} tags for {tokens} tokens; give one per token")
 
