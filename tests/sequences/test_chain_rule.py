@@ -1,7 +1,5 @@
 """Learning chains by rule: against all tag sequences in plain Python and autograd, the log and its models."""
 
-import pickle
-
 import brute
 import numpy as np
 import pytest
@@ -58,8 +56,6 @@ def test_models_of_a_log():
     mean = [sum(part) / len(states) for part in zip(*states, strict=True)]  # of integers, so rounded once
     assert same(net, mean)
     assert same(log.averaged(), mean)
-    assert log.mistakes_by_epoch().tolist() == [record.mistakes for record in result.history]
-    assert int(log.survivals().sum()) == log.steps == len(states)
     # every state in turn: the start, then the one after each mistake
     every = [[np.zeros_like(each) for each in last], *(states[each.step] for each in log)]
     for t in (0, 1, len(log) // 2, len(log)):
@@ -147,7 +143,6 @@ def test_a_stream_is_one_pass(select):
     assert sum(result.mistakes for result in results) == len(whole.log)
     assert same(net, tensors(whole.single))
     assert [e.tolist() for e in results[-1].predict(X)] == [e.tolist() for e in whole.predict(X)]
-    assert pickle.loads(pickle.dumps(trainer)).select == select
 
 
 # --- bad input ---
@@ -169,7 +164,6 @@ def test_bad_data():
     X, y = integers()
     trainer, net = tp.RuleTrainer(1), ChainPerceptron(3, 3)
     for arguments, options, says in (
-        ((X, y[:-1]), {}, "y has 9 sequences"),
         (([x[:, :2] for x in X], y), {}, "X has 2 features but 3"),
         ((X, y), {"sample_weight": [1.0]}, "sample_weight has 1"),
         ((X, y), {"validation": (X, y[:2])}, "validation y"),

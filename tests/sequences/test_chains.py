@@ -72,16 +72,13 @@ def test_the_loss_and_its_gradient(margin):
 
 def test_one_layout_is_another():
     weights, X, _ = examples(8)
-    X = [np.abs(x) for x in X]
-    net = net_of(weights)
+    net, X = net_of(weights), [np.abs(x) for x in X]
     dense = Sequences.of(X)
     binary = Sequences(dense.offsets, dense.n_features, dense.indptr, dense.ids)
-    expected = [each.tolist() for each in net.predict(dense)]
-    ids, numbers = binary.padded(), dense.padded()
-    assert not ids.x.is_floating_point()
-    assert torch.equal(net(ids).emission, net(numbers).emission)
+    assert not binary.padded().x.is_floating_point()
+    assert torch.equal(net(binary.padded()).emission, net(dense.padded()).emission)
     for other in (binary, list(map(torch.tensor, X))):
-        assert [each.tolist() for each in net.predict(other)] == expected
+        assert [each.tolist() for each in net.predict(other)] == [each.tolist() for each in net.predict(dense)]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -141,7 +138,6 @@ def judged(y):
         (lambda: flat_tags([[0, 1], [3]], TWO, 3), "y must hold class indices 0 to 2, found 0, 1, 3"),
         (lambda: flat_tags([0.0, 1.5, 2.0], TWO, 3), "found 0.0, 1.5"),
         (lambda: ChainPerceptron(0, 2), "features=0"),
-        (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 3)), "3 features but 1"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), r"between 1 and T=2, found tensor\(\[3\]"),
         (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [2]]])), "x has feature 2"),
         (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], torch.tensor([1])), "lengths=tensor"),

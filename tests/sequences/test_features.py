@@ -1,7 +1,5 @@
 """Templates and features, against an extractor in plain Python that knows nothing of bytes, tables and batches."""
 
-import copy
-import pickle
 import re
 
 import numpy as np
@@ -91,20 +89,6 @@ def test_any_unicode_text(sentences, data):
     check_against_plain(FeatureMap(Templates("\n".join(lines))), given, other, lines)
 
 
-def test_the_state_is_the_map():
-    features = FeatureMap(Templates("\n".join(LINES)))
-    features.fit_transform(random_sentences(0))
-    arrays, values = features.arrays(), list(features.values)
-    again = FeatureMap.from_state(features.templates.text, values, arrays)
-    new = random_sentences(2, words=[*WORDS, "new"])
-    for other in (again, pickle.loads(pickle.dumps(features)), copy.deepcopy(features)):
-        assert rows(other.transform(new)) == rows(features.transform(new))
-        assert other.n_features == features.n_features
-    for name, table in arrays.items():
-        with pytest.raises(ValueError, match="empty"):
-            FeatureMap.from_state(features.templates.text, values, {**arrays, name: table[:0]})
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -131,7 +115,6 @@ def test_wrong_calls_say_what_is_wrong(call, error, message):
         ("U00:%x[0]", "mine, line 1: '%x[0]' is not of the form %x[row,column]"),
         ("U00:%y[0,0]", "unknown macro '%y'"),
         ("U00:%x[-101,0]", "row from -100"),
-        ("U00:%x[0,0]\nB01:%x[0,0]", "mine, line 2: 'B01:%x[0,0]' begins with neither"),
         ("# nothing\n\nB\n", "mine has no template"),
     ],
 )

@@ -1,6 +1,5 @@
 """Chains under a plain Trainer: the curves by brute force, the rule to the bit, batches of every kind."""
 
-import math
 from functools import partial
 
 import brute
@@ -94,8 +93,6 @@ def test_every_curve_by_brute_force(tmp_path, margin):
     last = expected(lit.net, *VAL, margin)
     for name in ("loss", "error", "error/sequence"):
         assert csv[f"{name}/val"][-1] == pytest.approx(last[name], rel=1e-6)
-    norm = math.sqrt(sum(float(p.detach().square().sum()) for p in lit.net.parameters()))
-    assert csv["norm"][-1] == pytest.approx(norm)
     assert "margin" not in csv
 
 
@@ -111,8 +108,8 @@ def test_a_net_of_your_own_may_give_the_scores(tmp_path):
     torch.manual_seed(0)
     lit = L.LitTagger(Emitting(), optimizer=partial(torch.optim.Adam, lr=0.05))
     fit(tmp_path, lit, loader(TRAIN, 4), loader(VAL), epochs=30)
-    csv = table(tmp_path)
-    assert csv["error/train"][-1] < csv["error/train"][0]
+    errors = table(tmp_path)["error/train"]
+    assert errors[-1] < errors[0]
 
 
 def test_a_checkpoint_gives_the_net_back_and_resumes(tmp_path):
@@ -150,7 +147,6 @@ def test_batches_to_predict_with_tags_or_without():
         (lambda x, y, n: (x[:, :2], y), ValueError, "between 1 and T=2"),
         (lambda x, y, n: (x, y.roll(1, 1)), ValueError, "has tag -100"),
         (lambda x, y, n: ("x", y), TypeError, "found str"),
-        (lambda x, y, n: (x, y.masked_fill(y == 1, 7)), ValueError, "tag 7"),
         (lambda x, y, n: (x, y, -n.double()), ValueError, "sample_weight"),
     ],
 )
