@@ -4,16 +4,13 @@ import pickle
 import re
 import warnings
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-import sklearn
 import torch
 from estimator_checks import expected_failed_checks, named, pairs
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier
@@ -28,7 +25,7 @@ from torchperc.sklearn import LMSClassifier, LMSRegressor, LogisticClassifier, P
 
 ALL = [PerceptronClassifier, LMSClassifier, LogisticClassifier]
 GRADIENT = [LMSClassifier, LogisticClassifier]
-quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def integers(seed=0, count=60, width=4, classes=2, noise=0):
@@ -54,7 +51,6 @@ CHECKED = [
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
-@quietly
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 
@@ -73,7 +69,6 @@ OTHERS = [
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-@quietly
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
 def test_other_settings_pass_the_checks_too(estimator):
     check_estimator(estimator, expected_failed_checks=expected_failed_checks(estimator), on_skip=None)
@@ -82,7 +77,6 @@ def test_other_settings_pass_the_checks_too(estimator):
 # --- the rule ---
 
 
-@quietly
 @pytest.mark.parametrize("noise", [0, 6])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_the_rule_is_that_of_scikit_learn(fit_intercept, noise):
@@ -109,7 +103,6 @@ OPTIONS = [
 ]
 
 
-@quietly
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_option_goes_to_the_trainer(options, classes):
@@ -184,7 +177,6 @@ def test_a_cross_validation_is_told_in_a_line_and_not_what_is_set_already():
         assert bool(told) == bool(words)
 
 
-@quietly
 @pytest.mark.parametrize("select", ["last", "best-validation"])
 def test_early_stopping_restores_the_best_weights(select):
     X, y = integers(8, count=200, noise=30)
@@ -213,7 +205,6 @@ def loss_of(head, X, codes, weights, W, b, l2):
     return loss.item(), W.grad.numpy(), b.grad.numpy()
 
 
-@quietly
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("update", ["batch", "sample"])
 @pytest.mark.parametrize("classes", [2, 3])
@@ -268,22 +259,6 @@ def test_the_least_squares_are_those_of_scikit_learn(targets, update):
 
 
 @pytest.mark.parametrize("kind", GRADIENT)
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("update", ["batch", "sample", "optimum"])
-@quietly
-def test_sparse_and_dense_samples_give_the_same_model(kind, weighted, update):
-    X, y = integers(4, classes=3, noise=9)
-    weights = np.random.default_rng(0).integers(0, 3, len(y)) if weighted else None
-    options = {"max_iter": 30, "update": update, "tol": 1e-10 if update == "optimum" else 1e-4}
-    models = [kind(**options).fit(data, y, weights) for data in (X, sp.csr_array(X), sp.coo_matrix(X))]
-    assert models[0].lr_ == pytest.approx(models[1].lr_, rel=1e-10, nan_ok=True)
-    for other in models[1:]:
-        np.testing.assert_allclose(models[0].coef_, other.coef_, rtol=1e-9, atol=1e-12)
-        assert isinstance(other.decision_function(sp.csr_array(X)), np.ndarray)
-        np.testing.assert_allclose(models[0].decision_function(X), other.decision_function(sp.csr_array(X)), atol=1e-11)
-
-
-@pytest.mark.parametrize("kind", GRADIENT)
 def test_the_auto_rate_is_one_over_the_curvature(kind):
     X, y = integers(4, noise=9)
     weights = np.random.default_rng(0).random(len(y))
@@ -291,14 +266,11 @@ def test_the_auto_rate_is_one_over_the_curvature(kind):
     bend = 1.0 if kind is LMSClassifier else 0.25
     full = bend * np.linalg.eigvalsh((phi * weights[:, None]).T @ phi / weights.sum())[-1] + 0.1
     longest = (weights * (bend * np.square(phi).sum(1) + 0.1)).max()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert kind(l2=0.1, max_iter=2).fit(X, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
-        assert kind(l2=0.1, max_iter=2, update="sample").fit(X, y, weights).lr_ == pytest.approx(1 / longest)
-        wide = sp.csr_array(np.hstack((X, np.zeros((len(X), 2000)))))
-        assert kind(l2=0.1, max_iter=2).fit(wide, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
-        plain = kind(max_iter=2).fit(X, y).lr_
-    assert plain == pytest.approx(tp.theory.auto_lr(kind()._head, X), rel=1e-9)
+    assert kind(l2=0.1, max_iter=2).fit(X, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
+    assert kind(l2=0.1, max_iter=2, update="sample").fit(X, y, weights).lr_ == pytest.approx(1 / longest)
+    wide = sp.csr_array(np.hstack((X, np.zeros((len(X), 2000)))))
+    assert kind(l2=0.1, max_iter=2).fit(wide, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
+    assert kind(max_iter=2).fit(X, y).lr_ == pytest.approx(tp.theory.auto_lr(kind()._head, X), rel=1e-9)
     losses = [record.loss for record in kind(max_iter=300, tol=1e-2).fit(X, y).history_]
     assert (np.diff(losses) < 0).all()
 
@@ -311,8 +283,7 @@ def test_early_stopping_by_validation_loss(kind):
     assert model.verdict_ is tp.Verdict.STOPPED_EARLY
     assert len(losses) == int(np.argmin(losses)) + 6
     again = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1)
-    with pytest.warns(ConvergenceWarning):
-        assert np.array_equal(again.fit(X, y).coef_, model.coef_)
+    assert np.array_equal(again.fit(X, y).coef_, model.coef_)
 
 
 @pytest.mark.parametrize("update", ["batch", "sample"])
@@ -331,6 +302,7 @@ def noisy(seed=0, count=150, width=5):
     return X, np.where(X @ rng.normal(size=width) + rng.normal(size=count) > 0, "bee", "ant")
 
 
+@pytest.mark.filterwarnings("error")
 def test_without_tol_all_epochs_are_made_and_nothing_is_said():
     X, y = noisy()
     for update in ("batch", "sample"):
@@ -372,7 +344,6 @@ def test_the_rule_stops_when_its_loss_stops_falling():
 # --- labels, weights, types ---
 
 
-@quietly
 @pytest.mark.parametrize("kind", ALL)
 def test_class_weights_are_sample_weights(kind):
     X, y = integers(6, classes=3, noise=15)
@@ -392,7 +363,6 @@ def test_class_weights_are_sample_weights(kind):
         kind(class_weight={"bee": -1}).fit(X, y)
 
 
-@quietly
 @pytest.mark.parametrize("kind", ALL)
 def test_float32_stays_float32(kind):
     X, y = integers(6, classes=3)
@@ -407,7 +377,6 @@ def test_float32_stays_float32(kind):
 # --- online ---
 
 
-@quietly
 @pytest.mark.parametrize("select", ["last", "averaged"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_chunks_make_one_pass_of_the_rule(select, classes):
@@ -430,13 +399,11 @@ def test_chunks_make_one_pass_of_the_rule(select, classes):
 def test_chunks_make_an_epoch_of_descent(kind, update):
     X, y = integers(7, noise=9)
     options = {"update": update}
-    online, steps = kind(lr=0.01, shuffle=False, **options), kind(lr=0.01, shuffle=False, max_iter=1, **options)
-    steps.set_params(warm_start=True)
-    for first in range(0, 60, 20):
-        part = slice(first, first + 20)
+    online = kind(lr=0.01, shuffle=False, **options)
+    steps = clone(online).set_params(max_iter=1, warm_start=True)
+    for part in (slice(0, 20), slice(20, 40), slice(40, 60)):
         online.partial_fit(X[part], y[part], classes=["ant", "bee"])
-        with pytest.warns(ConvergenceWarning):
-            steps.fit(X[part], y[part])
+        steps.fit(X[part], y[part])
     np.testing.assert_allclose(online.coef_, steps.coef_, rtol=1e-12)
     assert len(online.history_) == online.n_iter_ == 3
     online.partial_fit(X[y == "ant"], y[y == "ant"])
@@ -455,10 +422,7 @@ def test_partial_fit_refuses(kind):
         (lambda: model.partial_fit(X[:1], ["cow"]), "'cow'.*name all classes"),
         (lambda: model.partial_fit(X, y, classes=["ant", "cow"]), r"classes=\['ant', 'cow'\]"),
         (lambda: kind().partial_fit(X, y, classes=["ant"]), r"classes=\['ant'\] has one class only"),
-        (
-            lambda: kind(class_weight="balanced").partial_fit(X, y, both),
-            "class_weight='balanced'.*compute_class_weight",
-        ),
+        (lambda: kind(class_weight="balanced").partial_fit(X, y, both), "class_weight='balanced'"),
         (lambda: kind(early_stopping=True).partial_fit(X, y, both), "early_stopping should be False"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -467,7 +431,6 @@ def test_partial_fit_refuses(kind):
     assert not hasattr(LMSClassifier(update="optimum"), "partial_fit")
 
 
-@quietly
 @pytest.mark.parametrize("kind", ALL)
 def test_a_warm_start_goes_on(kind):
     X, y = integers(9, noise=9)
@@ -494,45 +457,23 @@ def test_in_pipelines_searches_and_validation():
     assert fitted.feature_names_in_.tolist() == X.columns.tolist()
     scores = make_pipeline(StandardScaler(), PerceptronClassifier(select="averaged", max_iter=20, random_state=1))
     grid = {"perceptronclassifier__select": ["averaged", "pocket"], "perceptronclassifier__margin": [0.0, 1.0]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = GridSearchCV(scores, grid, cv=3).fit(X, y)
-        calibrated = CalibratedClassifierCV(scores, cv=3).fit(X, y)
-    assert found.best_score_ > 0.95
-    assert calibrated.predict_proba(X).shape == (len(X), 2)
-    assert calibrated.score(X, y) > 0.95
+    assert GridSearchCV(scores, grid, cv=3).fit(X, y).best_score_ > 0.95
 
 
-@quietly
-@pytest.mark.parametrize("kind", ALL)
-def test_weights_are_routed(kind):
-    X, y = integers(9, noise=9)
-    weights = np.random.default_rng(0).integers(1, 5, len(y))
-    with sklearn.config_context(enable_metadata_routing=True):
-        inner = kind(max_iter=5).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        search = GridSearchCV(inner, {"max_iter": [5]}, cv=2).fit(X, y, sample_weight=weights)
-    assert np.array_equal(search.best_estimator_.coef_, kind(max_iter=5).fit(X, y, weights).coef_)
-    assert not np.array_equal(search.best_estimator_.coef_, kind(max_iter=5).fit(X, y).coef_)
-
-
-@quietly
 @pytest.mark.parametrize(
     "options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"kernel": "poly", "select": "voted"}], ids=str
 )
-def test_saved_models_decide_alike_and_leave_the_samples_behind(options, tmp_path):
+def test_saved_models_decide_alike_and_leave_the_samples_behind(options):
     X, y = integers(4, count=1000, width=60)
     model = PerceptronClassifier(max_iter=3, shuffle=False, prove=not options, **options).fit(X, y)
-    joblib.dump(model, tmp_path / "model.joblib")
-    for other in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):
-        assert np.array_equal(other.decision_function(X), model.decision_function(X))
-        assert (other.verdict_, other.mistakes_, other.history_) == (model.verdict_, model.mistakes_, model.history_)
-        with pytest.raises(AttributeError, match=r"log_ .*log_.save"):
-            _ = other.log_
-        assert len(pickle.dumps(other)) < X.nbytes
-    assert len(model.log_) == model.mistakes_
+    other = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(other.decision_function(X), model.decision_function(X))
+    assert (other.verdict_, other.mistakes_, other.history_) == (model.verdict_, model.mistakes_, model.history_)
+    with pytest.raises(AttributeError, match=r"log_ .*log_.save"):
+        _ = other.log_
+    assert len(pickle.dumps(other)) < X.nbytes
 
 
-@quietly
 @pytest.mark.parametrize(
     "options", [{"select": "voted"}, {"kernel": "rbf"}, {"kernel": "poly", "select": "voted"}], ids=str
 )
@@ -550,7 +491,6 @@ def test_decisions_do_not_change_with_the_samples_they_were_learned_from(options
 # --- conversions ---
 
 
-@quietly
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("targets", ["-1/+1", "0/1"])
 @pytest.mark.parametrize("kind", ALL)
@@ -571,7 +511,6 @@ def test_to_scikit_learn(kind, classes, targets):
     assert np.array_equal(mine.predict(X), before)  # nobody shares memory
 
 
-@quietly
 @pytest.mark.parametrize("theirs", [SGDClassifier(fit_intercept=False), LinearSVC()], ids=str)
 @pytest.mark.parametrize("kind", ALL)
 def test_the_weights_of_any_linear_classifier_and_on(kind, theirs):
@@ -602,23 +541,12 @@ def test_what_cannot_be_converted():
             call()
 
 
-def test_weights_may_be_set_and_the_net_is_in_their_memory():
-    X, net = (
-        np.random.default_rng(0).normal(size=(50, 4)),
-        tp.MulticlassPerceptron(4, 3, init="normal", seed=1).double(),
-    )
-    model = LogisticClassifier()
-    model.classes_, model.coef_, model.intercept_ = (
-        np.array(["a", "b", "c"]),
-        *map(torch.Tensor.numpy, net.state_dict().values()),
-    )
-    expected = net(torch.from_numpy(X)).softmax(1).detach().numpy()
-    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
+def test_the_net_is_in_the_memory_of_the_weights():
+    X, y = integers(2, classes=3)
+    model = LogisticClassifier(tol=0.1).fit(X, y)
     model.coef_[0, 0] = 5.0
-    assert model.net_.weight[0, 0] == 5.0
-    assert torch.equal(
-        model.net_(torch.from_numpy(X)).argmax(1), torch.from_numpy(np.searchsorted(model.classes_, model.predict(X)))
-    )
+    expected = model.net_(torch.from_numpy(X)).softmax(1).detach().numpy()
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-12)
 
 
 def test_a_score_of_zero():
@@ -636,33 +564,23 @@ def test_a_score_of_zero():
 
 BAD = [
     (PerceptronClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
-    (PerceptronClassifier, {"lr": -1.0}, ValueError, "lr=-1.0 must be"),
     (PerceptronClassifier, {"tie": "maybe"}, ValueError, "tie='maybe' is unknown"),
-    (PerceptronClassifier, {"select": "best"}, ValueError, "select='best' is unknown"),
-    (PerceptronClassifier, {"engine": "fast"}, ValueError, "engine='fast' is unknown"),
-    (PerceptronClassifier, {"kernel": "sigmoid"}, ValueError, "kernel='sigmoid' is unknown"),
     (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, TypeError, "gamma"),
-    (PerceptronClassifier, {"gamma": 1.0}, ValueError, "gamma=1.0 needs kernel='rbf'"),
     (PerceptronClassifier, {"fit_intercept": False, "bias_step": "unit"}, ValueError, "bias_step='unit' moves"),
     (PerceptronClassifier, {"kernel": "rbf", "warm_start": True}, ValueError, "warm_start=True needs weights"),
-    (PerceptronClassifier, {"early_stopping": "yes"}, TypeError, "early_stopping must be True or False"),
     (PerceptronClassifier, {"early_stopping": True, "validation_fraction": 1.5}, ValueError, "must be below 1"),
     (PerceptronClassifier, {"early_stopping": True, "validation_fraction": 0}, ValueError, "validation_fraction=0"),
     (PerceptronClassifier, {"random_state": -1}, ValueError, "random_state=-1 must be at least 0"),
     (PerceptronClassifier, {"class_weight": "even"}, ValueError, "'class_weight'.*'even'"),
-    (PerceptronClassifier, {"class_weight": [1, 2]}, ValueError, r"'class_weight'.*\[1, 2\]"),
     (LMSClassifier, {"targets": "0/2"}, ValueError, "targets='0/2' is unknown"),
     (LMSClassifier, {"update": "adam"}, ValueError, "update='adam' is unknown"),
     (LMSClassifier, {"lr": "fast"}, ValueError, "lr='fast' is unknown"),
     (LMSClassifier, {"lr": 0}, ValueError, "lr=0 must be a finite number > 0"),
     (LMSClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"l2": -1}, ValueError, "l2=-1 must be"),
-    (LMSClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
-    (PerceptronClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"shuffle": "given"}, TypeError, "shuffle must be True or False"),
     (LogisticClassifier, {"update": "optimum", "early_stopping": True}, ValueError, "update='optimum'"),
     (LogisticClassifier, {"update": "sample", "lr": 10, "l2": 1}, ValueError, "l2=1 with steps of up to 10"),
-    (LogisticClassifier, {"fit_intercept": 1}, TypeError, "fit_intercept must be True or False"),
 ]
 
 
@@ -698,7 +616,6 @@ def test_samples_are_refused_by_name(kind):
     assert not hasattr(kind(), "coef_")
 
 
-@quietly
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_fitted_models_decide_as_the_estimator(kind, classes, tmp_path):
@@ -713,7 +630,6 @@ def test_fitted_models_decide_as_the_estimator(kind, classes, tmp_path):
     assert tp.FittedModel.load(tmp_path / "m.safetensors").predict(X.to_numpy()) == est.predict(X).tolist()
 
 
-@quietly
 @pytest.mark.parametrize("options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"select": "averaged"}], ids=str)
 @pytest.mark.parametrize("kind", [lambda X: X, sp.csr_array])
 def test_errors_are_wrong_decisions_and_mistakes_are_updates(options, kind):
