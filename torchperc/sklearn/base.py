@@ -273,8 +273,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     ) -> Samples:
         """Return checked samples of ``fit``, or of ``partial_fit``, where they may be of one class."""
         if online and isinstance(self.class_weight, str):
-            why = f"class_weight={self.class_weight!r} is not supported for partial_fit, which never sees all samples"
-            raise ValueError(f"{why}; give it the weights that compute_class_weight has for a subset of them")
+            remedy = "give it the weights that compute_class_weight has for a subset of the samples"
+            raise ValueError(f"class_weight={self.class_weight!r} is not supported for partial_fit; {remedy}")
         if classes is not None and len(np.unique(classes)) < 2:
             raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
         if online:
@@ -284,18 +284,18 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             check_classification_targets(y)
         except ValueError as error:
             raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
-        known = self.classes_ if go_on or online else np.unique(y)
+        encoder = LabelEncoder()
         try:
-            codes = LabelEncoder().fit(known).transform(y)
+            codes = encoder.fit(self.classes_).transform(y) if go_on or online else encoder.fit_transform(y)
         except ValueError as error:
             raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
-        samples = Samples(X, codes, known, self._weights(codes, known, X, sample_weight))
-        counted = np.unique(codes[samples.weight > 0])
+        weight = self._weights(codes, encoder.classes_, X, sample_weight)
+        counted = encoder.classes_[np.unique(codes[weight > 0])].tolist()
         if not online and len(counted) < 2:
-            left = "y" if samples.weight.all() else "y, after what sample_weight and class_weight leave out,"
-            found = f"{left} has one class only, found {known[counted].tolist()}"
-            raise ValueError(f"{found}; at least two classes are required (or partial_fit with classes=)")
-        return samples
+            left = "y" if weight.all() else "y, after what sample_weight and class_weight leave out,"
+            why = f"{left} has one class only, found {counted}"
+            raise ValueError(f"{why}; at least two classes are required (or partial_fit with classes=)")
+        return Samples(X, codes, encoder.classes_, weight)
 
     def _weights(self, codes: Array, classes: Array, X: Any, sample_weight: Data | None) -> Array:
         """Return the weight of each sample, its own times that of its class."""
