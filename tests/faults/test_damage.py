@@ -110,11 +110,6 @@ def tagged():
     return X, X[:, :, :2].argmax(2)
 
 
-def use_chain_log(path):
-    log = tp.sequences.load_log(path, *tagged())
-    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
-
-
 # --- tables ---
 
 
@@ -146,9 +141,7 @@ def use_parts(path):
     return made_of(tp.RuleTrainer(max_epochs=2).fit(tp.Perceptron(3).double(), whole, run()[1]).log.sample)
 
 
-CHAIN = tp.sequences.ChainPerceptron
 SEALED = {
-    "log of sequences": ("chains.npz", lambda path: tp.RuleTrainer(3).fit(CHAIN(3, 2), *tagged()).log.save(path), use_chain_log),
     "checkpoint": ("c.ckpt", checkpoint, use_checkpoint),
     "mistake log": ("log.npz", lambda path: run()[2].log.save(path), use_log),
     "certificate": ("proof.json", certificate, use_certificate),

@@ -255,9 +255,7 @@ MEANT = {
     ("inseparable_bound", "y", "one class"), ("radius", "X", "a row fewer"), (".predict", "X", "a row fewer"),
     (".predict", "x", "a row fewer"), ("descend", "y", "one class"),
     ("RuleTrainer", "kernel", "an object"),
-    ("estimator", "verbose", "huge"),
     ("regression", "y", "fractions"), ("regression", "y", "three of them"), ("regression", "y", "one class"),
-    ("regression", "verbose", "huge"),
 }  # fmt: skip
 
 

@@ -1,14 +1,12 @@
 """Learning chains by rule: against all tag sequences in plain Python and autograd, the log and its models."""
 
-import pickle
-
 import brute
 import numpy as np
 import pytest
 import torch
 
 import torchperc as tp
-from torchperc.sequences import ChainPerceptron, Sequences, load_log
+from torchperc.sequences import ChainPerceptron, Sequences
 from torchperc.sequences.rule import ChainProblem
 
 
@@ -27,7 +25,7 @@ def tensors(model):
 
 
 def same(model, weights):
-    return all(own.tolist() == np.asarray(each).tolist() for own, each in zip(tensors(model), weights, strict=True))
+    return [each.tolist() for each in tensors(model)] == [each.tolist() for each in weights]
 
 
 @pytest.mark.parametrize("layout", ["numbers", "binary"])
@@ -58,8 +56,6 @@ def test_models_of_a_log():
     mean = [sum(part) / len(states) for part in zip(*states, strict=True)]  # of integers, so rounded once
     assert same(net, mean)
     assert same(log.averaged(), mean)
-    assert log.mistakes_by_epoch().tolist() == [record.mistakes for record in result.history]
-    assert int(log.survivals().sum()) == log.steps == len(states)
     # every state in turn: the start, then the one after each mistake
     every = [[np.zeros_like(each) for each in last], *(states[each.step] for each in log)]
     for t in (0, 1, len(log) // 2, len(log)):
@@ -78,14 +74,12 @@ def test_verdicts():
     y = integers(count=30)[1]
     X = [np.eye(3)[tags] for tags in y]
     result = tp.RuleTrainer(100).fit(ChainPerceptron(3, 3), X, y)
-    assert result.verdict is tp.Verdict.SEPARATED
-    assert result.history[-1].mistakes == 0
+    assert (result.verdict, result.history[-1].mistakes) == (tp.Verdict.SEPARATED, 0)
     assert [each.tolist() for each in result.predict(X)] == y
     twice = [X[0], X[0]], [y[0], [(tag + 1) % 3 for tag in y[0]]]
     assert tp.RuleTrainer(50).fit(ChainPerceptron(3, 3), *twice).verdict is tp.Verdict.CYCLING
     assert tp.RuleTrainer(2).fit(ChainPerceptron(3, 3), *integers()).verdict is tp.Verdict.BUDGET
-    left_out = tp.RuleTrainer(3, order=[0]).fit(ChainPerceptron(3, 3), X, y)
-    assert left_out.verdict is not tp.Verdict.SEPARATED
+    assert tp.RuleTrainer(3, order=[0]).fit(ChainPerceptron(3, 3), X, y).verdict is not tp.Verdict.SEPARATED
 
 
 def test_length_one_is_the_multiclass_rule():
@@ -112,57 +106,10 @@ def test_each_mistake_is_replayed_once_for_all_averages(monkeypatch):
         run.epoch()
         run.write_to(net)
     assert sum(counts) == len(run.log()) > 20
-    assert torch.equal(net.weight, run.log().averaged().weight)
+    assert same(net, tensors(run.log().averaged()))
 
 
-# --- files, resuming, online ---
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """A log of a run from weights other than 0, its file, and the data."""
-    X, y = integers(6, 12)
-    net = ChainPerceptron(3, 3)
-    net.weight.data[:, 1:] = 0.25
-    log = tp.RuleTrainer(3, 0.25).fit(net, X, y).log
-    log.save(tmp_path / "log.npz")
-    return log, tmp_path / "log.npz", X, y
-
-
-def test_a_log_comes_back_from_its_file(saved):
-    log, path, X, y = saved
-    again = load_log(path, X, y)
-    assert again.equals(log)
-    assert again.epoch_ends.tolist() == log.epoch_ends.tolist()
-    for one, other in ((log.last(), again.last()), (log.averaged(), again.averaged())):
-        assert all(torch.equal(a, b) for a, b in zip(tensors(one), tensors(other), strict=True))
-    with pytest.raises(ValueError, match="other data"):
-        load_log(path, X, [[0] * len(x) for x in X])
-    with pytest.raises(ValueError, match=r"log\.npz"):
-        tp.MistakeLog.load(path, [[0.0]], [1])
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(ValueError, match="damaged"):
-        load_log(path, X, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("sample", lambda a: a + 100),
-        ("sample", lambda a: a - 1),
-        ("predicted", lambda a: a + 3),
-        ("predicted", lambda a: a[:-1]),
-        ("active", lambda a: a + 1000),
-    ],
-)
-def test_a_log_that_points_outside_its_data_is_refused(saved, name, change):
-    _, path, X, y = saved
-    with np.load(path) as file:
-        arrays = dict(file)
-    arrays[name] = change(arrays[name])
-    np.savez(path, **arrays)
-    with pytest.raises(ValueError, match="damaged"):
-        load_log(path, X, y)
+# --- resuming, online ---
 
 
 def test_a_run_resumes_exactly(tmp_path):
@@ -181,6 +128,8 @@ def test_a_run_resumes_exactly(tmp_path):
     assert result.log.equals(whole.log)
     assert (result.history, result.verdict) == (whole.history, whole.verdict)
     assert torch.equal(result.single.weight, whole.single.weight)
+    with pytest.raises(ValueError, match="log of a chain run"):
+        result.log.save(tmp_path / "log.npz")
     with pytest.raises(ValueError, match="other data"):
         trainer.start(ChainPerceptron(3, 3), X[:5], y[:5]).load_state_dict(run.state_dict())
 
@@ -192,33 +141,22 @@ def test_a_stream_is_one_pass(select):
     net, trainer = ChainPerceptron(3, 3), tp.RuleTrainer(lr=0.3, select=select)
     results = [trainer.partial_fit(net, X[a:b], y[a:b]) for a, b in ((0, 1), (1, 6), (6, 15))]
     assert sum(result.mistakes for result in results) == len(whole.log)
-    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), tensors(whole.single), strict=True))
+    assert same(net, tensors(whole.single))
     assert [e.tolist() for e in results[-1].predict(X)] == [e.tolist() for e in whole.predict(X)]
-    assert pickle.loads(pickle.dumps(trainer)).select == select
 
 
 # --- bad input ---
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"class_weight": {0: 2.0}}, "class_weight="),
-        ({"bias_step": "unit"}, "bias_step='unit'"),
-        ({"prove": True}, "prove=True"),
-        ({"order": "random-mistake"}, "random-mistake"),
-        ({"tie": "strict"}, "tie='strict'"),
-        ({"kernel": "linear"}, "kernel"),
-        ({"engine": "reference"}, "engine='reference'"),
-        ({"select": "voted"}, "select='voted'"),
-        ({"order": [99]}, "sample 99"),
-        ({"select": "best-validation"}, "needs validation"),
-    ],
-)
-def test_options_that_mean_nothing(options, says):
+MEANINGLESS = {"class_weight": {0: 2.0}, "bias_step": "unit", "prove": True, "order": "random-mistake"}
+MEANINGLESS |= {"tie": "strict", "kernel": "linear", "engine": "reference", "select": "voted"}
+
+
+@pytest.mark.parametrize("name", MEANINGLESS)
+def test_options_that_mean_nothing(name):
     net, (X, y) = ChainPerceptron(3, 3), integers()
-    with pytest.raises(ValueError, match=says):
-        tp.RuleTrainer(**{"max_epochs": 1, **options}).fit(net, X, y)
+    with pytest.raises(ValueError, match=f"{name}=.* is not for sequences"):
+        tp.RuleTrainer(1, **{name: MEANINGLESS[name]}).fit(net, X, y)
     assert not net.weight.any()
 
 
@@ -226,7 +164,6 @@ def test_bad_data():
     X, y = integers()
     trainer, net = tp.RuleTrainer(1), ChainPerceptron(3, 3)
     for arguments, options, says in (
-        ((X, y[:-1]), {}, "y has 9 sequences"),
         (([x[:, :2] for x in X], y), {}, "X has 2 features but 3"),
         ((X, y), {"sample_weight": [1.0]}, "sample_weight has 1"),
         ((X, y), {"validation": (X, y[:2])}, "validation y"),
@@ -258,4 +195,4 @@ def test_rule_and_autograd_agree_to_the_bit_on_integers(margin):
         optimizer.step()
     assert result.log.sample.tolist() == moved
     assert len(moved) > 10
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), net.parameters(), strict=True))
+    assert same(ours, net.parameters())

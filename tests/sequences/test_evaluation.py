@@ -8,7 +8,7 @@ from seqeval.metrics.sequence_labeling import precision_recall_fscore_support as
 from sklearn.metrics import confusion_matrix
 
 from torchperc.sequences import evaluate
-from torchperc.sequences.evaluation import Counts, are_entities
+from torchperc.sequences.evaluation import Counts
 
 PREFIXES = {"IOB": "BI", "IOBES": "BIES", "BILOU": "BILU"}
 
@@ -47,8 +47,7 @@ def test_entities_as_seqeval_counts_them(name, seed):
 
 def test_tags_that_are_no_entities():
     assert evaluate([["NN", "O"]], [["NN", "VB"]]).entities is None
-    assert not are_entities(["O"])
-    assert are_entities(["O", "B"])
+    assert evaluate([["O"]], [["O"]]).entities is None
     plain = evaluate([["O", "B", "I", "I"]], [["O", "B", "I", "O"]]).entities
     assert plain == {"_": Counts(0, 1, 1)}
 

@@ -1,6 +1,5 @@
 """Chains under a plain Trainer: the curves by brute force, the rule to the bit, batches of every kind."""
 
-import math
 from functools import partial
 
 import brute
@@ -39,13 +38,9 @@ TRAIN, VAL = made(16), made(5, seed=1)  # as many as make a mean exact
 
 
 def batch_of(X, y):
-    """A batch as a user's own loader might give it: x and tags padded, and the lengths."""
-    x = nn.utils.rnn.pad_sequence(X, batch_first=True)
-    return (
-        x,
-        nn.utils.rnn.pad_sequence(y, batch_first=True, padding_value=-100),
-        torch.tensor([len(each) for each in y]),
-    )
+    """x and tags padded, and the lengths."""
+    (x, lengths), tags = collate(list(zip(X, y, strict=True)))
+    return x, tags, lengths
 
 
 def loader(data, size=None):
@@ -89,7 +84,7 @@ def test_every_curve_by_brute_force(tmp_path, margin):
         def on_train_epoch_start(self, trainer, module):
             before.append(expected(module.net, *TRAIN, margin))
 
-    trainer = fit(tmp_path, lit, loader(TRAIN), loader(VAL, 2), epochs=3, callbacks=[Before()])
+    fit(tmp_path, lit, loader(TRAIN), loader(VAL, 2), epochs=3, callbacks=[Before()])
     csv, curves = table(tmp_path), board(tmp_path)
     for name in ("loss", "error", "error/sequence", "mistakes"):
         tag = name if name == "mistakes" else f"{name}/train"
@@ -98,10 +93,7 @@ def test_every_curve_by_brute_force(tmp_path, margin):
     last = expected(lit.net, *VAL, margin)
     for name in ("loss", "error", "error/sequence"):
         assert csv[f"{name}/val"][-1] == pytest.approx(last[name], rel=1e-6)
-    norm = math.sqrt(sum(float(p.detach().square().sum()) for p in lit.net.parameters()))
-    assert csv["norm"][-1] == pytest.approx(norm)
     assert "margin" not in csv
-    assert all(value.dtype == torch.float64 for value in trainer.callback_metrics.values())
 
 
 def test_a_net_of_your_own_may_give_the_scores(tmp_path):
@@ -116,8 +108,8 @@ def test_a_net_of_your_own_may_give_the_scores(tmp_path):
     torch.manual_seed(0)
     lit = L.LitTagger(Emitting(), optimizer=partial(torch.optim.Adam, lr=0.05))
     fit(tmp_path, lit, loader(TRAIN, 4), loader(VAL), epochs=30)
-    csv = table(tmp_path)
-    assert csv["error/train"][-1] < csv["error/train"][0]
+    errors = table(tmp_path)["error/train"]
+    assert errors[-1] < errors[0]
 
 
 def test_a_checkpoint_gives_the_net_back_and_resumes(tmp_path):
@@ -149,15 +141,12 @@ def test_batches_to_predict_with_tags_or_without():
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
-        (lambda x, y, n: x, TypeError, r"\(\(x, lengths\), y\)"),
+        (lambda x, y, n: x, ValueError, "found 1 items"),
         (lambda x, y, n: (x, n, y), ValueError, r"torch.int64 \(16,\)"),
-        (lambda x, y, n: (x, y.float()), ValueError, "torch.float32"),
         (lambda x, y, n: (x, y, n), ValueError, r"\(x, y, lengths\)"),
         (lambda x, y, n: (x[:, :2], y), ValueError, "between 1 and T=2"),
         (lambda x, y, n: (x, y.roll(1, 1)), ValueError, "has tag -100"),
         (lambda x, y, n: ("x", y), TypeError, "found str"),
-        (lambda x, y, n: ((x, n + 9), y), ValueError, "between 1 and T=5"),
-        (lambda x, y, n: (x, y.masked_fill(y == 1, 7)), ValueError, "tag 7"),
         (lambda x, y, n: (x, y, -n.double()), ValueError, "sample_weight"),
     ],
 )

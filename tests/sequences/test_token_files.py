@@ -22,21 +22,6 @@ def stream(text):
     return io.BytesIO(text.encode())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the DT\ndog NN\n\nrun VB\n",
-        "the\tDT\ndog  NN\n\n\n \nrun VB",
-        "\ufeffthe DT\r\ndog NN\r\n\r\nrun VB\r\n\r\n",
-        "# a comment, and more\nthe DT\ndog NN\n\n# another of four\nrun VB\n",
-        "-DOCSTART- -X-\n\nthe DT\ndog NN\n\n-DOCSTART- -X-\nrun VB\n",
-        "the/DT dog/NN\n\n \nrun/VB\n",
-    ],
-)
-def test_columns_and_slashes(text):
-    assert read(stream(text)) == list(iter_sentences(stream(text))) == TWO
-
-
 WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=5).filter(
     lambda word: word[0] != "#" and not any(map(str.isspace, word))
 )
@@ -55,6 +40,12 @@ def test_columns_of_any_text(sentences, between):
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
+        ("the DT\ndog NN\n\nrun VB\n", {}, TWO),
+        ("the\tDT\ndog  NN\n\n\n \nrun VB", {}, TWO),
+        ("\ufeffthe DT\r\ndog NN\r\n\r\nrun VB\r\n\r\n", {}, TWO),
+        ("# a comment, and more\nthe DT\ndog NN\n\n# another of four\nrun VB\n", {}, TWO),
+        ("-DOCSTART- -X-\n\nthe DT\ndog NN\n\n-DOCSTART- -X-\nrun VB\n", {}, TWO),
+        ("the/DT dog/NN\n\n \nrun/VB\n", {}, TWO),
         ("New York\tLOC\n", {"format": "conll", "separator": "\t"}, [[("New York", "LOC")]]),
         ("a,b,c\n", {"format": "conll", "separator": ","}, [[("a", "b", "c")]]),
         ("a A\n# B\n", {"format": "conll"}, [[("a", "A"), ("#", "B")]]),
@@ -66,7 +57,7 @@ def test_columns_of_any_text(sentences, between):
     ],
 )  # fmt: skip
 def test_what_a_text_means(text, options, expected):
-    assert read(stream(text), **options) == expected
+    assert read(stream(text), **options) == list(iter_sentences(stream(text), **options)) == expected
 
 
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma), ("", None)])
@@ -76,7 +67,7 @@ def test_compressed_files(tmp_path, ending, pack):
     assert read(path)[1] == read(str(path))[1] == [("va", "VERB")]
     if pack is not None:
         path.write_bytes(path.read_bytes()[:-12])
-        with pytest.raises(ValueError, match=f"cannot read .*x.conllu{ending} after line"):
+        with pytest.raises(ValueError, match=f"cannot read .*x.conllu{ending}"):
             read(path, "conllu")
 
 
@@ -106,10 +97,8 @@ def test_formats_are_recognised(tmp_path):
         (b"a,,c\n", {"format": "conll", "separator": ","}, r"x.txt, line 1: column 2"),
         (b"a A\nb\xff B\n", {}, r"x.txt, line 2: not valid UTF-8 at byte 2"),
         (b"a/X\nb c/Y\n", {"format": "slash"}, r"x.txt, line 2: 'b'"),
-        (b"a/X\nb/\n", {}, r"x.txt, line 2: 'b/'"),
         (CONLLU.replace("le café\tle", "le café").encode(), {"format": "conllu"}, r"x.txt, line 4: found 9 columns"),
         (b"", {}, r"x.txt has no tokens"),
-        (b"\n \n", {}, r"x.txt has no tokens"),
         (b"a A\n", {"format": "csv"}, "format='csv'"),
         (b"a A\n", {"separator": ""}, "separator=''"),
         (CONLLU.encode(), {"column": "pos"}, "column='pos'"),

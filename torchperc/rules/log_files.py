@@ -29,6 +29,7 @@ from torchperc.samples.rows import Samples
 
 NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+KINDS = ("linear", "joint", "kernel")
 _Parts = tuple[Problem, Any, tuple[Mistakes, ...], Tensor, dict[str, Any]]
 
 
@@ -58,6 +59,8 @@ def _contents(log: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a file holds of a log: a description, and arrays by name."""
     problem = log.problem
     about = {**problem.describe(), "conventions": log.conventions, "steps": log.steps}
+    if about["kind"] not in KINDS:
+        raise ValueError(f"a log of a {about['kind']} run has no file format; keep state_dict() of RuleTrainer.start")
     arrays = {**problem.columns(log.mistakes), "epoch_ends": log.epoch_ends.numpy()}
     arrays["sample_weight"] = problem.sample_weight
     if not isinstance(problem, KernelProblem):  # which starts at zero
@@ -82,7 +85,7 @@ def load(path: Path, X: Data | None, y: Data | None, kernel: Any, features: Any)
         raise TypeError(f"{path} holds a hash of its data only; pass X and y, the data the log was made on")
     with naming(path):
         about, arrays = read_npz(content)
-        check_choice("kind", about["kind"], ("linear", "joint", "kernel"))
+        check_choice("kind", about["kind"], KINDS)
         _validate_about(about)
     samples = as_samples(X, dtype=getattr(torch, about["dtype"]))
     labels = check_labels(y, len(samples), about["num_classes"], both=False)

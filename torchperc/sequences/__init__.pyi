@@ -8,7 +8,6 @@ from .features import FeatureMap as FeatureMap
 from .features import Templates as Templates
 from .files import iter_sentences as iter_sentences
 from .files import read as read
-from .rule import load_log as load_log
 from .sequences import PaddedSequences as PaddedSequences
 from .sequences import Sequences as Sequences
 from .sequences import collate as collate

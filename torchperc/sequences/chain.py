@@ -13,7 +13,7 @@ from torchperc._checks import check_float_dtype, check_int, check_number
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
 from torchperc.sequences.rule import ChainWeights, chain_problem
-from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Sequences, split
+from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Sequences
 
 
 class ChainScores(NamedTuple):
@@ -77,27 +77,20 @@ def _batched(scores: ChainScores) -> ChainScores:
     return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
 
 
-def _checked_tags(scores: ChainScores, y: Tensor) -> tuple[ChainScores, Tensor, Tensor]:
-    """Return a batch of scores, its tags as (N, T) int64, and which of them are not behind the end.
-
-    In a batch, a sequence as long as the batch, as all are if no lengths were given, ends where its tags are padded.
-    """
+def _checked_tags(scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the tags of a batch of scores as (N, T) int64, and which of them are not behind the end."""
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         found = y.dtype if isinstance(y, Tensor) else type(y).__name__
         raise TypeError(f"y must be a tensor of integers, found {found}; number your tags from 0")
-    emission, tags = scores.emission, (y if y.dim() == 2 else y.unsqueeze(0)).long()
-    if tags.shape != emission.shape[:2]:
-        raise ValueError(f"y has shape {tuple(y.shape)} but the scores are for {tuple(emission.shape[:2])} tokens")
-    if y.dim() == 2:  # a sequence by itself is not padded
-        marked = (tags != PAD).sum(1).clamp(min=1)
-        scores = scores._replace(lengths=torch.where(scores.lengths == tags.shape[1], marked, scores.lengths))
-    inside = torch.arange(tags.shape[1], device=tags.device) < scores.lengths.unsqueeze(1)
+    shape, tags = scores.emission.shape, (y if y.dim() == 2 else y.unsqueeze(0)).long()
+    if tags.shape != shape[:2]:
+        raise ValueError(f"y has shape {tuple(y.shape)} but the scores are for {tuple(shape[:2])} tokens")
+    inside = torch.arange(shape[1], device=tags.device) < scores.lengths.unsqueeze(1)
     if not torch.compiler.is_compiling():
-        wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
-        for i, t in wrong.nonzero()[:1].tolist():
-            limits = f"tags run from 0 to {emission.shape[2] - 1}"
-            raise ValueError(f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; {limits}")
-    return scores, tags, inside
+        for i, t in (inside & ((tags < 0) | (tags >= shape[2]))).nonzero()[:1].tolist():
+            remedy = f"tags run from 0 to {shape[2] - 1}; where sequences are padded, give the net their lengths"
+            raise ValueError(f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; {remedy}")
+    return tags, inside
 
 
 class ChainPerceptron(nn.Module):
@@ -125,7 +118,7 @@ class ChainPerceptron(nn.Module):
         tensor([0, 2])
     """
 
-    rule_weights = staticmethod(ChainWeights.packed)
+    rule_weights, rule_problem = staticmethod(ChainWeights.packed), chain_problem  # for RuleTrainer
 
     def __init__(self, features: int, tags: int, *, device: Any = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -169,10 +162,9 @@ class ChainPerceptron(nn.Module):
             found = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"x must be a tensor (N, T, d) or (T, d) of numbers, not empty, found {found}")
         if not x.is_floating_point():
-            for number in (int(x.max()), int(x.min())):
+            for number in (int(x.min()), int(x.max())):
                 if not -1 <= number < self.features:
-                    limits = f"features run from 0 to {self.features - 1}, −1 means no feature"
-                    raise ValueError(f"x has feature {number}; {limits}")
+                    raise ValueError(f"x has feature {number}; use 0 to {self.features - 1}, and −1 for no feature")
         elif x.shape[-1] != self.features:
             raise ValueError(f"x has {x.shape[-1]} features but {self.features} are needed, as the net has")
         elif x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
@@ -194,7 +186,8 @@ class ChainPerceptron(nn.Module):
             >>> net.score(net(torch.ones(3, 1)), torch.tensor([0, 1, 1]))
             tensor(3., grad_fn=<SqueezeBackward1>)
         """
-        (emission, transition, end, lengths), tags, inside = _checked_tags(_batched(scores), y)
+        emission, transition, end, lengths = batch = _batched(scores)
+        tags, inside = _checked_tags(batch, y)
         known = torch.where(inside, tags, 0)
         single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
         first = torch.full_like(known[:, :1], emission.shape[2])
@@ -204,32 +197,23 @@ class ChainPerceptron(nn.Module):
         return total if scores.emission.dim() == 3 else total.squeeze(0)
 
     @torch.no_grad()
-    def predict(
-        self, x: Tensor | PaddedSequences | Sequences | Any, lengths: Tensor | None = None, *, n_jobs: int | None = None
-    ) -> Any:
+    def predict(self, x: Tensor | PaddedSequences | Sequences | Any, lengths: Tensor | None = None) -> Any:
         """Return the best tags.
 
         Args:
             x: a batch (N, T, d) or (N, T, F), or one sequence, decoded in torch where it is; or :class:`Sequences` or a
-                list of sequences, decoded by a compiled loop on the CPU, ``n_jobs`` threads at a time.
+                list of sequences, decoded by a compiled loop on the CPU, by all threads that torch may use.
             lengths: of the sequences of a batch.
-            n_jobs: number of threads (−1, and by default: all).
 
         Returns:
             (N, T) int64 with −100 behind the end, (T,) for one sequence; for :class:`Sequences` and lists a list of
             tensors (T_i,).
         """
-        batch = isinstance(x, Tensor | PaddedSequences)
-        if n_jobs is not None if batch else lengths is not None:
-            raise ValueError(f"n_jobs={n_jobs} is for Sequences and lists, lengths={lengths} for a batch; leave it out")
-        if batch:
+        if isinstance(x, Tensor | PaddedSequences):
             return best_tags(self(x, lengths))
-        sequences = Sequences.of(x, n_features=self.features)
-        return split(ChainWeights.view(self).decode(sequences, n_jobs), sequences)
-
-    def rule_problem(self, trainer: Any, X: Any, y: Any, *more: Any) -> tuple[Any, Any, Any]:
-        """Return the problem by which :class:`torchperc.RuleTrainer` learns chains."""
-        return chain_problem(trainer, self, X, y, *more)
+        if lengths is not None:
+            raise ValueError(f"lengths={lengths} is for a batch, found {type(x).__name__}; leave it out")
+        return ChainWeights.view(self).predict(x)
 
 
 class StructuredPerceptronLoss(_Loss):
@@ -245,8 +229,7 @@ class StructuredPerceptronLoss(_Loss):
         margin: m; 0 is the classic criterion.
 
     Shape:
-        scores as :class:`ChainPerceptron` gives them, y (N, T) or (T,); tags behind the end are ignored. Where the net
-        was given no lengths, a sequence ends before the −100 behind its tags.
+        scores as :class:`ChainPerceptron` gives them, y (N, T) or (T,); tags behind the end are ignored.
 
     Example:
         >>> net = ChainPerceptron(1, 2)
@@ -270,7 +253,8 @@ class StructuredPerceptronLoss(_Loss):
         if not isinstance(scores, ChainScores):
             raise TypeError(f"scores must be ChainScores, as a ChainPerceptron gives, found {type(scores).__name__}")
         with torch.no_grad():
-            given, tags, inside = _checked_tags(_batched(ChainScores(*(part.detach() for part in scores))), y)
+            given = _batched(ChainScores(*(part.detach() for part in scores)))
+            tags, inside = _checked_tags(given, y)
             cost = torch.full_like(given.emission, self.margin).scatter(2, tags.clamp(min=0).unsqueeze(2), 0.0)
             found, _ = viterbi(given._replace(emission=given.emission + cost))
             apart = ((found != tags) & inside).sum(1)

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+Tags: TypeAlias = Sequence[Sequence[str]]  # of each sentence
 _ENTITY_TAG = re.compile(r"O|[BIESLU](?:-.+)?", re.DOTALL)
 
 
@@ -77,17 +78,18 @@ class Evaluation:
     def all_entities(self) -> Counts | None:
         """All types of entities counted together (the micro average)."""
         counts = self.entities
-        return None if counts is None else Counts(*(sum(each[k] for each in counts.values()) for k in range(3)))
+        return None if counts is None else Counts(*map(sum, zip((0, 0, 0), *counts.values(), strict=True)))
 
     def __str__(self) -> str:
         """The figures, a line each, accuracy first."""
-        lines = [f"accuracy {_ratio(self.correct, self.tokens)} tokens)"]
-        for name, counts in (("known", self.known), ("unknown", self.unknown)):
-            lines += [] if counts is None else [f"{name} words {_ratio(*counts)})"]
-        lines.append(f"sentences without an error {_ratio(self.right_sentences, self.sentences)})")
+        lines = [f"accuracy {_percent(self.accuracy)} ({self.correct:,} of {self.tokens:,} tokens)"]
+        others = {"known words": self.known, "unknown words": self.unknown}
+        others["sentences without an error"] = (self.right_sentences, self.sentences)
+        for name, (correct, count) in ((name, pair) for name, pair in others.items() if pair is not None):
+            lines.append(f"{name} {_percent(correct / (count or 1))} ({correct:,} of {count:,})")
         for name, each in {"all": self.all_entities, **(self.entities or {})}.items():
             if each is not None:
-                shown = f"precision {each.precision:.2%}, recall {each.recall:.2%}, F1 {each.f1:.2%}".replace("%", " %")
+                shown = "precision {}, recall {}, F1 {}".format(*map(_percent, (each.precision, each.recall, each.f1)))
                 counted = f"{each.correct:,} correct, {each.predicted:,} predicted, {each.true:,} true"
                 lines.append(f"entities, {name}: {shown} ({counted})")
         if self.confusions:
@@ -96,16 +98,11 @@ class Evaluation:
         return "\n".join(lines)
 
 
-def _ratio(part: int, of: int) -> str:
-    return f"{100 * part / of if of else 0:.2f} % ({part:,} of {of:,}"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f} %"
 
 
-def evaluate(
-    true: Sequence[Sequence[str]],
-    predicted: Sequence[Sequence[str]],
-    words: Sequence[Sequence[str]] | None = None,
-    known: Collection[str] | None = None,
-) -> Evaluation:
+def evaluate(true: Tags, predicted: Tags, words: Tags | None = None, known: Collection[str] = ()) -> Evaluation:
     """Compare predicted tags with true ones.
 
     Args:
@@ -130,35 +127,27 @@ def evaluate(
             raise ValueError(f"{name} and true differ in sentences or tokens; give one per token of each sentence")
     if not sum(lengths):
         raise ValueError("true has no tokens to evaluate; give at least one sentence")
-    flat = [list(chain.from_iterable(tags)) for tags in (true, predicted)]
-    right, pairs = [a == b for a, b in zip(*flat, strict=True)], Counter(zip(*flat, strict=True))
-    seen = None
-    if words is not None and known is not None:
+    tokens = list(zip(chain.from_iterable(true), chain.from_iterable(predicted), strict=True))
+    pairs, right, seen = Counter(tokens), [a == b for a, b in tokens], None
+    if words is not None:
         here = [word in known for word in chain.from_iterable(words)]
         seen = sum(a and b for a, b in zip(right, here, strict=True)), sum(here)
-    return Evaluation(
-        correct=sum(right),
-        tokens=len(right),
-        right_sentences=sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True)),
-        sentences=len(true),
-        known=seen,
-        entities=_count_entities(true, predicted) if are_entities({own for own, _ in pairs}) else None,
-        confusions=tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1]),
-    )
+    right_sentences = sum(list(a) == list(b) for a, b in zip(true, predicted, strict=True))
+    counts = _count_entities(true, predicted) if _are_entities({own for own, _ in pairs}) else None
+    confusions = tuple((*pair, count) for pair, count in pairs.most_common() if pair[0] != pair[1])
+    return Evaluation(sum(right), len(right), right_sentences, len(true), seen, counts, confusions)
 
 
-def are_entities(tags: Collection[str]) -> bool:
+def _are_entities(tags: set[str]) -> bool:
     """Return whether tags are those of entities: ``O`` and such as ``B-PER``, or plain ``B`` and ``I`` beside ``O``."""
-    plain = {"O", "B"} <= set(tags) or {"O", "I"} <= set(tags)
-    return (plain or any("-" in tag for tag in tags)) and all(_ENTITY_TAG.fullmatch(tag) for tag in tags)
+    plain = "O" in tags and not tags.isdisjoint("BI")
+    return (plain or any("-" in tag for tag in tags)) and all(map(_ENTITY_TAG.fullmatch, tags))
 
 
-def _count_entities(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict[str, Counts]:
+def _count_entities(*given: Tags) -> dict[str, Counts]:
     """Return counts per type of entity; one is correct if its type, its first and its last token are."""
-    own, other = (
-        {(number, *span) for number, tags in enumerate(given) for span in entities(tags)} for given in (true, predicted)
-    )
-    counts = [Counter(span[1] for span in spans) for spans in (own & other, other, own)]
+    true, found = ({(i, *span) for i, tags in enumerate(each) for span in entities(tags)} for each in given)
+    counts = [Counter(span[1] for span in spans) for spans in (true & found, found, true)]
     return {kind: Counts(*(count[kind] for count in counts)) for kind in sorted(counts[1] | counts[2])}
 
 

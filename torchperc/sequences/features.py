@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache
 from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from torchperc.sequences.sequences import Array, Sequences
 
 _ARGUMENTS = {"x": 2, "lower": 2, "prefix": 3, "suffix": 3, "shape": 2}
 _MACRO = re.compile(r"%(\w*)(?:\[([^\]]*)\])?")
+_REPEATED = re.compile(r"(.)\1{2,}", re.DOTALL)
 
 _DEFAULT = (
     *("%x[0,0]", "%lower[0,0]", *(f"%{kind}[0,0,{length}]" for kind in ("prefix", "suffix") for length in range(1, 5))),
@@ -130,18 +131,10 @@ def _macro(kind: str, arguments: str | None, where: str) -> Macro:
     return Macro(kind, row, column, length)
 
 
-class _Marks(dict[int, str]):
-    """The mark of each character in a shape, by its code point."""
-
-    def __missing__(self, code: int) -> str:
-        letter = chr(code)
-        capital = letter.isupper() or letter.istitle()
-        self[code] = "X" if capital else "x" if letter.isalpha() else "d" if letter.isdigit() else letter
-        return self[code]
-
-
-_MARKS = _Marks()
-_shortened = lru_cache(2**16)(partial(re.compile(r"(.)\1{2,}", re.DOTALL).sub, r"\1\1"))
+@cache
+def _mark(letter: str) -> str:
+    capital = letter.isupper() or letter.istitle()
+    return "X" if capital else "x" if letter.isalpha() else "d" if letter.isdigit() else letter
 
 
 def shape(text: str) -> str:
@@ -151,7 +144,7 @@ def shape(text: str) -> str:
         >>> shape("McCoy-1984"), shape("Élan…")
         ('XxXxx-dd', 'Xxx…')
     """
-    return _shortened(text.translate(_MARKS))
+    return _REPEATED.sub(r"\1\1", "".join(map(_mark, text)))
 
 
 def _views(kind: str, length: int, words: Iterable[str]) -> Iterable[str]:

@@ -17,6 +17,7 @@ import gzip
 import io
 import lzma
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -25,6 +26,7 @@ from torchperc._checks import Option, ParameterError, check_choice
 
 Token = tuple[str, ...]
 Sentence = list[Token]
+Source = str | Path | IO[bytes]
 
 FORMATS = ("conll", "conllu", "slash", "text")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -34,7 +36,7 @@ _LOOK = 100  # lines by which a format is recognised
 
 
 def read(
-    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+    path: Source, format: str | None = None, *, separator: str | None = None, column: str = "upos"
 ) -> list[Sentence]:
     """All sentences of a file or stream, each a list of tuples with a string per column.
 
@@ -59,7 +61,7 @@ def read(
 
 
 def iter_sentences(
-    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+    path: Source, format: str | None = None, *, separator: str | None = None, column: str = "upos"
 ) -> Iterator[Sentence]:
     """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
     if separator is not None and not separator:
@@ -85,14 +87,13 @@ def line_of(path: str | Path, wanted: Callable[[Token], bool], **how: Any) -> in
     return 0
 
 
-def format_of(
-    path: str | Path | IO[bytes], first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False
-) -> str:
+def format_of(path: Source, first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False) -> str:
     """Return the format of a file by its extension, else by its first lines.
 
     With ``plain`` it may be plain text, which it is if its lines have several words and no tab.
     """
-    ending = Path(name_of(path).removesuffix(_packing(path))).suffix.lower()
+    name = Path(name_of(path))
+    ending = (name.with_suffix("") if name.suffix in _OPENED else name).suffix.lower()
     if ending == ".conllu" or ending in _COLUMNS:
         return "conllu" if ending == ".conllu" else "conll"
     first = islice(numbered_lines(path), _LOOK) if first is None else first
@@ -106,38 +107,28 @@ def format_of(
     return "slash" if slashes and all(slashes) and not tabs else "conll"
 
 
-def name_of(path: str | Path | IO[bytes]) -> str:
+def name_of(path: Source) -> str:
     """What to call a file or stream in messages."""
     return str(path) if isinstance(path, str | Path) else str(getattr(path, "name", "the stream")).strip("<>")
 
 
-def _packing(path: str | Path | IO[bytes]) -> str:
-    ending = Path(name_of(path)).suffix
-    return ending if ending in _OPENED else ""
-
-
-def numbered_lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Source) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without what ends them."""
     number, name = 0, name_of(path)
-    if not isinstance(path, str | Path):
-        stream = path
-    else:
-        try:
-            stream = cast("IO[bytes]", _OPENED.get(_packing(path), open)(path, "rb"))
-        except OSError as error:
-            raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
     try:
-        for number, line in enumerate(stream, 1):
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            yield number, text.rstrip("\r\n")
+        opened: Any = nullcontext(path)
+        if isinstance(path, str | Path):
+            opened = _OPENED.get(Path(name).suffix, open)(path, "rb")
+        with opened as stream:
+            for number, line in enumerate(stream, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n")
     except UnicodeDecodeError as error:
         where = f"{name}, line {number}"
         raise ValueError(f"{where}: not valid UTF-8 at byte {error.start + 1}; convert the file") from None
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise ValueError(f"cannot read {name} after line {number}: {error}") from None
-    finally:
-        if stream is not path:
-            stream.close()
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot read {name}{f' after line {number}' * (number > 0)}: {why}") from None
 
 
 def _grouped(tokens: Iterable[Token | None]) -> Iterator[Sentence]:

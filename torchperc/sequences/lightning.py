@@ -18,39 +18,13 @@ from torchperc.sequences.chain import ChainPerceptron, StructuredPerceptronLoss,
 from torchperc.sequences.sequences import PAD, PaddedSequences
 
 
-def labelled_batch(batch: Any) -> tuple[PaddedSequences, Tensor, Any]:
-    """Return a batch ((x, lengths), y) or (x, y) of sequences, and sequence weights or ``None``, checked.
-
-    Without lengths, a sequence ends before the first −100 of its tags.
-    """
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        raise TypeError(f"a batch must be ((x, lengths), y) or (x, y), weights if any, found {type(batch).__name__}")
-    x, y, weight = (*batch, None)[:3]
-    if not isinstance(y, Tensor) or y.dim() != 2 or y.is_floating_point():
-        found = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        raise ValueError(f"a batch must be ((x, lengths), y), y integer tags (N, T) padded with {PAD}, found {found}")
-    lengths = (y != PAD).sum(1)
-    if isinstance(weight, Tensor) and not weight.is_floating_point() and torch.equal(weight, lengths):
-        raise ValueError("the loader gives (x, y, lengths); let it give ((x, lengths), y), and weights as floats")
-    return _padded(x, lengths), y, weight
-
-
-def unlabelled_batch(batch: Any) -> PaddedSequences:
-    """Return a batch to predict: x (N, T, d), (x, lengths), or one of them with tags, which are not looked at."""
-    if isinstance(batch, tuple | list):
-        beside = len(batch) == 2 and isinstance(batch[1], Tensor) and batch[1].dim() == 1  # the lengths
-        batch = batch if beside else batch[0]
-    x, lengths = _padded(batch, None)
-    return PaddedSequences(x, torch.full((len(x),), x.shape[1], device=x.device) if lengths is None else lengths)
-
-
 def _padded(x: Any, lengths: Any) -> PaddedSequences:
     """Return x (N, T, d) with the lengths beside it, or else with those given."""
     x, lengths = x if isinstance(x, tuple | list) and len(x) == 2 else (x, lengths)
     if not isinstance(x, Tensor) or x.dim() != 3:
         found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"a batch must hold x (N, T, d), or (x, lengths), found {found}")
-    return PaddedSequences(x, lengths)
+    return PaddedSequences(x, torch.full((len(x),), x.shape[1], device=x.device) if lengths is None else lengths)
 
 
 class ChainMetric(EpochMetric):
@@ -66,7 +40,7 @@ class ChainMetric(EpochMetric):
         self.add_sums("errors", "tokens", "wrong", "mistakes")
 
     def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return wrong tags, tokens, sequences with a wrong tag, and mistakes of a batch, which are given."""
+        """Return the numbers of a batch, which are counted already."""
         return batch
 
     def compute(self) -> dict[str, Tensor]:
@@ -114,9 +88,19 @@ class LitTagger(LitDescent):
         self.save_arguments()
 
     def unpack(self, batch: Any) -> tuple[Any, Tensor, Tensor | None]:
-        """Return sequences, tags (N, T), and sequence weights or ``None``."""
-        x, y, weight = labelled_batch(batch)
-        return x, y, None if weight is None else check_sample_weight(weight, len(y), all_zero=True).to(y.device)
+        """Return sequences, tags (N, T), and sequence weights or ``None``; refuse batches of another form."""
+        items = list(batch) if isinstance(batch, tuple | list) else [batch]
+        x, y, weight = (*items, None, None)[:3]
+        if len(items) not in (2, 3) or not isinstance(y, Tensor) or y.dim() != 2 or y.is_floating_point():
+            found = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+            needed = f"((x, lengths), y), weights if any, with integer tags y (N, T) padded with {PAD}"
+            raise ValueError(f"a batch must be {needed}, found {len(items)} items and y {found}")
+        lengths = (y != PAD).sum(1)
+        if isinstance(weight, Tensor) and not weight.is_floating_point() and torch.equal(weight, lengths):
+            raise ValueError("the loader gives (x, y, lengths); let it give ((x, lengths), y), and weights as floats")
+        if weight is not None:
+            weight = check_sample_weight(weight, len(y), all_zero=True).to(y.device)
+        return _padded(x, lengths), y, weight
 
     def forward(self, x: Any) -> Any:
         """Return the scores, as the net gives them."""
@@ -125,9 +109,6 @@ class LitTagger(LitDescent):
     def new_metric(self, exact: torch.dtype) -> ChainMetric:
         """Return loss, errors and mistakes."""
         return ChainMetric(exact)
-
-    def weight_norm(self) -> None:
-        """Return ``None``: a chain has no hyperplane."""
 
     def step(self, batch: Any, stage: str, dataloader_idx: int = 0) -> Tensor:
         """Return the weighted loss of each sequence, and add the batch to the metrics of the stage."""
@@ -144,5 +125,6 @@ class LitTagger(LitDescent):
         return losses
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
-        """Return tags (N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
-        return best_tags(self.net(unlabelled_batch(batch)))
+        """Return tags (N, T) with −100 behind the end, of x, (x, lengths), or one of them with tags."""
+        beside = isinstance(batch, tuple | list) and (len(batch) != 2 or getattr(batch[1], "ndim", 0) != 1)
+        return best_tags(self.net(_padded(batch[0] if beside else batch, None)))

@@ -120,14 +120,6 @@ def decode(data, offsets, order, weights, tags):
 
 
 @njit
-def _bounds(trans, i, lows, highs):
-    low, high = trans[i, 0], trans[i, 0]
-    for j in range(1, len(lows)):
-        low, high = min(low, trans[i, j]), max(high, trans[i, j])
-    lows[i], highs[i] = low, high
-
-
-@njit
 def _update(data, start, y, tags, coef, weights):
     """w += coef·(φ(x, y) − φ(x, tags)); what both have in common is not touched."""
     indptr, ids, values = data
@@ -139,8 +131,8 @@ def _update(data, start, y, tags, coef, weights):
             trans[before, own] += step
             trans[after, wrong] -= step
             if t > 0:
-                _bounds(trans, before, lows, highs)
-                _bounds(trans, after, lows, highs)
+                for i in (before, after):
+                    lows[i], highs[i] = trans[i, : len(end)].min(), trans[i, : len(end)].max()
         if own != wrong:
             for p in range(indptr[start + t], indptr[start + t + 1]):
                 if slot[ids[p]] < 0:

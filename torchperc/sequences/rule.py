@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,14 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_sample_weight, weights_overflow
-from torchperc.rules import log_files
+from torchperc._files import checksum
 from torchperc.rules.decision import PerceptronRule
-from torchperc.rules.log import MistakeLog
 from torchperc.rules.problem import Mistakes, Problem
 from torchperc.samples import parallel
 from torchperc.sequences.sequences import Array, Sequences, flat, labelled_sequences, split, tuples
 
 _BLOCK = 4096  # features that are written at once
-_PARTS = ("active", "weight", "transition", "end")  # of weights in files
+_NET = ("weight", "transition", "end")  # parameters of a net
 _LANES = 8  # tags are padded to whole vector registers
 
 
@@ -56,29 +54,21 @@ class ChainWeights:
     @classmethod
     def view(cls, net: Any) -> ChainWeights:
         """Return the weights of a net in its own memory, if it is on the CPU and not of half precision."""
-        parts = [values.detach().cpu() for values in (net.weight, net.transition, net.end)]
-        for name, values in zip(("weight", "transition", "end"), parts, strict=True):
+        parts = {name: getattr(net, name).detach().cpu() for name in _NET}
+        for name, values in parts.items():
             if not float(torch.linalg.vector_norm(values, math.inf)) < math.inf:
                 raise ValueError(f"net.{name} is not finite; reset the weights first")
-        weight, trans, end = (np.asarray(each.float() if each.dtype.itemsize < 4 else each) for each in parts)
-        made = cls.zeros(1, net.tags, end.dtype)
-        made.trans[:, : net.tags], made.ends[:] = trans, end
-        slot, rows = np.arange(net.features, dtype=np.int32), np.ascontiguousarray(weight.T)
+        weight, *others = (each.float() if each.dtype.itemsize < 4 else each for each in parts.values())
+        made = cls.packed(1, [], weight.new_zeros(0, net.tags), *others)
+        slot, rows = np.arange(net.features, dtype=np.int32), np.ascontiguousarray(weight.t().numpy())
         return cls(slot, rows, np.array([net.features]), made.trans, made.ends)
-
-    @classmethod
-    def of(cls, net: Any) -> ChainWeights:
-        """Return a copy of the weights of a net."""
-        given = cls.view(net)
-        active = np.flatnonzero(given.rows.any(1))
-        return cls.packed(net.features, active, given.rows[active], given.trans[:, : net.tags], given.ends)
 
     @classmethod
     def packed(cls, features: Any, active: Any, weight: Any, transition: Any, end: Any) -> ChainWeights:
         """Return weights from those of some features, as :meth:`state_dict` has them."""
-        active, weight, transition, end = (np.asarray(each) for each in (active, weight, transition, end))
+        weight, transition, end = (torch.as_tensor(each).cpu().numpy() for each in (weight, transition, end))
         made, tags = cls.zeros(int(features), len(end), weight.dtype), len(end)
-        made.rows[made.slots(active.astype(np.int64)), :tags] = weight
+        made.rows[made.slots(torch.as_tensor(active).long().cpu().numpy()), :tags] = weight
         made.trans[:, :tags], made.ends[:] = transition, end
         return made
 
@@ -97,24 +87,21 @@ class ChainWeights:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the weights by name; features whose weights are 0 are left out."""
-        parts = zip(_PARTS, self, strict=True)
+        parts = zip(("active", *_NET), self, strict=True)
         return {"features": torch.tensor(len(self.slot)), **{name: values.clone() for name, values in parts}}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over weights from a :meth:`state_dict`."""
-        made = ChainWeights.packed(**{name: values.cpu() for name, values in state.items()})
-        vars(self).update(vars(made))
+        vars(self).update(vars(ChainWeights.packed(**state)))
 
-    def scaled(self, factor: float, dtype: Any = None, operation: Any = np.multiply) -> ChainWeights:
+    def scaled(self, factor: float = 1.0, dtype: Any = None, operation: Any = np.multiply) -> ChainWeights:
         """Return a copy in a type, multiplied (or divided) by a number in float64."""
         made, used = ChainWeights.zeros(len(self.slot), len(self.ends), dtype or self.ends.dtype), self.used[0]
         made.slot[:], made.used[:] = self.slot, used
         operation(self.rows[:used], factor, out=made.rows[:used], dtype=np.float64, casting="unsafe")
         return made
 
-    def clone(self) -> ChainWeights:
-        """Return a copy."""
-        return self.scaled(1.0)
+    clone = scaled
 
     def plus(self, other: ChainWeights, factor: float = 1.0) -> ChainWeights:
         """Add other weights times a number, in place; return the sum."""
@@ -148,10 +135,10 @@ class ChainWeights:
         """(K,)."""
         return torch.tensor(self.ends)
 
-    def predict(self, X: Any, *, n_jobs: int | None = None) -> list[Tensor]:
+    def predict(self, X: Any) -> list[Tensor]:
         """Return the best tags of each sequence, as a list of tensors."""
         sequences = Sequences.of(X, n_features=len(self.slot))
-        return split(self.decode(sequences, n_jobs), sequences)
+        return split(self.decode(sequences), sequences)
 
     @torch.no_grad()
     def write_to(self, net: Any) -> None:
@@ -159,7 +146,7 @@ class ChainWeights:
         if (net.features, net.tags) != (len(self.slot), len(self.ends)):
             needed = f"the weights are for {len(self.slot)} and {len(self.ends)}"
             raise ValueError(f"net has {net.features} features and {net.tags} tags, {needed}")
-        for name in ("weight", "transition", "end"):
+        for name in _NET:
             getattr(net, name).copy_(getattr(self, name))
 
     def loop_arrays(self, sequences: Sequences) -> tuple[Any, Any]:
@@ -205,14 +192,14 @@ class ChainProblem(Problem):
     @cached_property
     def tags(self) -> Array:
         """The tags of all tokens: (T,)."""
-        return flat(self.y, self.samples.tokens)
+        return flat(self.y)
 
     def own_engine(self, weights: Any, ids: Array) -> Mistakes:
         """Present sequences in order by a compiled loop."""
         from torchperc.sequences import loops
 
         X, lengths, margin = self.samples, self.samples.lengths, weights.ends.dtype.type(self.rule.margin)
-        position, wrong = np.empty(len(ids), np.int64), np.empty(self._tokens(ids), np.int64)
+        position, wrong = np.empty(len(ids), np.int64), np.empty(lengths[ids].sum(), np.int64)
         data, arrays = weights.loop_arrays(X)
         given = (data, X.offsets, ids, self.tags, self.step_sizes, arrays, margin)
         done, made, written = loops.learn(*given, position, wrong)
@@ -225,25 +212,17 @@ class ChainProblem(Problem):
         """Make the updates of these mistakes again in place, rounding as training did."""
         from torchperc.sequences import loops
 
-        X, wrong = self.samples, flat(mistakes.predicted, self._tokens(mistakes.sample))
-        data, arrays = weights.loop_arrays(X)
-        loops.replay(data, X.offsets, self.tags, mistakes.sample, mistakes.coef, wrong, arrays)
-
-    def _tokens(self, ids: Array) -> int:
-        return int(self.samples.lengths[ids].sum())
+        data, arrays = weights.loop_arrays(self.samples)
+        wrong = flat(mistakes.predicted)
+        loops.replay(data, self.samples.offsets, self.tags, mistakes.sample, mistakes.coef, wrong, arrays)
 
     def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Any:
         """Return which sequences are decided wrongly now: bool (N,)."""
         return np.logical_or.reduceat(weights.decode(self.samples) != self.tags, self.samples.offsets[:-1])
 
-    def wrong_tags(self, mistakes: Mistakes) -> int:
-        """Return how many tags of some mistakes were wrong."""
-        tokens = self._tokens(mistakes.sample)
-        return int((flat(mistakes.predicted, tokens) != flat(self.y[mistakes.sample], tokens)).sum())
-
     def wrong_decisions(self, weights: Any, samples: Any, y: Any) -> tuple[int, int]:
         """Return how many tags of other sequences are wrong, and of how many."""
-        return int((weights.decode(samples) != flat(y, samples.tokens)).sum()), samples.tokens
+        return int((weights.decode(samples) != flat(y)).sum()), samples.tokens
 
     def decisions(self, start: Any, mistakes: Mistakes, samples: Any) -> Iterator[tuple[slice, int, Array]]:
         """Yield all sequences, the number of a state, and the tags it decides for: (N, 1)."""
@@ -287,7 +266,10 @@ class ChainProblem(Problem):
 
     def data_hash(self) -> str:
         """Return a hash of sequences and tags."""
-        return str(self.samples.hash(self.tags))
+        X = self.samples
+        parts = [part for part in (X.offsets, X.indptr, X.ids, X.values, self.tags) if part is not None]
+        about = " ".join(f"{part.dtype}{part.shape}" for part in parts)
+        return checksum(f"{X.n_features} {about}".encode(), *(part.tobytes() for part in parts))
 
     def labelled(self, X: Any, y: Any, prefix: str = "") -> tuple[Any, Array]:
         """Return other sequences and their tags, checked; ``prefix`` is for error messages."""
@@ -296,86 +278,40 @@ class ChainProblem(Problem):
 
     def columns(self, mistakes: Mistakes) -> dict[str, Array]:
         """Return mistakes as arrays of numbers, the predicted tags one after the other."""
-        return {**mistakes._asdict(), "predicted": flat(mistakes.predicted, self._tokens(mistakes.sample))}
+        return {**mistakes._asdict(), "predicted": flat(mistakes.predicted)}
 
     def from_columns(self, columns: dict[str, Array]) -> Mistakes:
         """Return mistakes from :meth:`columns`."""
-        lengths = self.samples.lengths[columns["sample"]]
-        if len(columns["predicted"]) != lengths.sum():
-            raise ValueError("the predicted tags do not fit the sequences")
-        predicted = tuples(columns["predicted"], lengths)
+        predicted = tuples(columns["predicted"], self.samples.lengths[columns["sample"]])
         return Mistakes(**{**columns, "predicted": predicted})
 
     def describe(self) -> dict[str, Any]:
-        """Return what a saved log must know of the problem besides the data."""
-        about = {"kind": "chain", "tags": self.outputs, "features": self.samples.n_features}
-        return {**about, "margin": self.rule.margin, "scale": self.scale, "dtype": np.dtype(self.dtype).name}
+        """Return what a saved run must know of the problem besides the data."""
+        about = {"kind": "chain", "tags": self.outputs, "margin": self.rule.margin, "scale": self.scale}
+        return {**about, "dtype": np.dtype(self.dtype).name}
 
 
 def chain_problem(
-    trainer: Any, net: Any, X: Any, y: Any, sample_weight: Any = None, start: Any = None, scale: float = 1.0
+    net: Any, trainer: Any, X: Any, y: Any, sample_weight: Any = None, start: Any = None, scale: float = 1.0
 ) -> tuple[ChainProblem, ChainWeights, Array]:
-    """Return the problem of a net, the first weights (``start``, or the net's) and the sequences that take part."""
-    _check_options(trainer)
+    """Return the problem by which :class:`torchperc.RuleTrainer` learns a chain.
+
+    Besides, the first weights (``start``, or the net's), and which sequences take part.
+    """
+    refused = {"order": "random-mistake", "tie": "strict", "select": "voted", "engine": "reference"}
+    for name in ("class_weight", "kernel", "bias_step", "prove", "distributed", *refused):  # meaningless for sequences
+        value = getattr(trainer, name)
+        unset = value is None or value is False or str(value) != refused.get(name, str(value))
+        if not unset or (name == "engine" and callable(value)):
+            raise ValueError(f"{name}={value!r} is not for sequences; leave it out")
     for name, values in net.named_parameters():
         if values.is_meta or values.is_inference():
             raise TypeError(f"net.{name} must be a plain parameter on a real device, made outside inference_mode")
     sequences, tags = labelled_sequences(X, y, net.features, net.tags)
-    weight = np.ones(len(sequences))
-    if sample_weight is not None:
-        weight = check_sample_weight(sample_weight, len(sequences)).cpu().numpy()
+    given = torch.ones(len(sequences)) if sample_weight is None else sample_weight
+    weight = check_sample_weight(given, len(sequences)).cpu().numpy()
     if start is None:
-        start = ChainWeights.of(net)
+        start = ChainWeights.packed(**ChainWeights.view(net).state_dict())  # a copy
         scale = 1.0 if start.any_nonzero else trainer.lr
     how = {"lr": trainer.lr / scale, "margin": trainer.margin / scale, "scale": scale, "dtype": start.ends.dtype}
     return ChainProblem.of(sequences, tags, net.tags, weight=weight, **how), start, np.flatnonzero(weight)
-
-
-def _check_options(trainer: Any) -> None:
-    """Refuse options that mean nothing for sequences."""
-    unset = {"class_weight": None, "kernel": None, "bias_step": None, "prove": False, "distributed": None}
-    refused = {"order": "random-mistake", "tie": "strict", "select": "voted", "engine": "reference"}
-    for name in (*unset, *refused):
-        value = getattr(trainer, name)
-        wrong = value is not unset[name] if name in unset else isinstance(value, str) and value == refused.get(name)
-        if wrong or (name == "engine" and callable(value)):
-            raise ValueError(f"{name}={value!r} is not for sequences; leave it out")
-
-
-def load_log(path: str | Path, X: Any, y: Any) -> MistakeLog:
-    """Return the log of a run over sequences from a file, bound to its data; other data are refused.
-
-    Args:
-        path: a file that :meth:`torchperc.MistakeLog.save` wrote.
-        X: the sequences the log was made on.
-        y: their tags.
-
-    Example:
-        >>> import tempfile, torchperc as tp
-        >>> X, y = [[[1, 0], [0, 1]], [[0, 1]]], [[0, 1], [1]]
-        >>> log = tp.RuleTrainer().fit(tp.sequences.ChainPerceptron(2, 2), X, y).log
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     log.save(f"{folder}/log.npz")
-        ...     load_log(f"{folder}/log.npz", X, y).equals(log)
-        True
-    """
-    content = Path(path).read_bytes()
-    with log_files.naming(path):
-        about, arrays = log_files.read_npz(content)
-        if about["kind"] != "chain":
-            raise ValueError("it is of single samples; load it by MistakeLog.load")
-    features, tags, sample = about["features"], about["tags"], arrays["sample"]
-    sequences, labels = labelled_sequences(X, y, features, tags)
-    if sequences.hash(labels) != about["data"]:
-        raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-    with log_files.naming(path):
-        for numbers, stop in ((sample, len(sequences)), (arrays["active"], features), (arrays["predicted"], tags)):
-            if len(numbers) and not 0 <= numbers.min() <= numbers.max() < stop:
-                raise ValueError("it does not fit its data")
-        how = {"margin": about["margin"], "scale": about["scale"], "dtype": np.dtype(about["dtype"]).type}
-        problem = ChainProblem.of(sequences, labels, tags, weight=arrays["sample_weight"], **how)
-        problem.step_sizes[sample] = arrays["coef"]
-        mistakes = problem.from_columns({name: arrays[name] for name in Mistakes._fields})
-        start = ChainWeights.packed(features, *(arrays[name] for name in _PARTS))
-        ends = torch.from_numpy(arrays["epoch_ends"])
-        return MistakeLog(problem, start.scaled(1.0, problem.dtype), (mistakes,), ends, about["conventions"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,11 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from torchperc._checks import as_tensor, check_int
-from torchperc._files import checksum
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
+from torchperc._checks import as_tensor, check_int, check_labels
 
 Array: TypeAlias = np.ndarray[Any, Any]
 PAD = -100  # the tag behind the end of a sequence, which losses ignore, as ignore_index in torch
@@ -68,31 +64,27 @@ class Sequences:
                 raise ValueError(f"{name} must rise from 0 to {end}, with at least one sequence, found {bounds[:5]}")
         if not self.lengths.all():
             raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
-        if len(self.ids) and not 0 <= self.ids.min() <= self.ids.max() < self.n_features:
-            at = int(np.argmax((self.ids < 0) | (self.ids >= self.n_features)))
-            limits = f"features run from 0 to {self.n_features - 1}"
-            raise ValueError(f"{self.place(entry=at)} has feature {self.ids[at]}; {limits}")
+        self._refuse((self.ids < 0) | (self.ids >= self.n_features), self.ids, f"must be 0 to {self.n_features - 1}")
         object.__setattr__(self, "ids", np.require(self.ids, np.int32, ["C", "W"]))
-        if self.values is None:
-            return
-        if self.values.dtype not in (np.float32, np.float64) or self.values.shape != self.ids.shape:
-            raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values.dtype}")
-        if not np.isfinite(self.values).all():
-            at = int(np.argmin(np.isfinite(self.values)))
-            raise ValueError(f"{self.place(entry=at)} has a feature of {self.values[at]}; features must be finite")
+        if self.values is not None:
+            if self.values.dtype not in (np.float32, np.float64) or self.values.shape != self.ids.shape:
+                raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {self.values}")
+            self._refuse(~np.isfinite(self.values), self.values, "must be finite")
 
-    def place(self, token: int = 0, *, entry: int | None = None) -> str:
-        """Return the sequence and position of a token, or of an entry of ``ids``, for messages."""
-        token = token if entry is None else int(np.searchsorted(self.indptr, entry, side="right")) - 1
-        sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
-        return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
+    def _refuse(self, wrong: Array, entries: Array, why: str) -> None:
+        """Raise if an entry is wrong, naming its sequence and position."""
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            token = np.searchsorted(self.indptr, at, side="right") - 1
+            sequence = np.searchsorted(self.offsets, token, side="right") - 1
+            where = f"sequence {sequence}, position {token - self.offsets[sequence]}"
+            raise ValueError(f"{where} has feature {entries[at]}, which {why}")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        kind = "binary " if self.values is None else ""
-        return f"Sequences({len(self)} sequences, {self.tokens} tokens, {self.n_features} {kind}features)"
+        return f"Sequences({len(self)} sequences, {self.tokens} tokens, {self.n_features} features)"
 
     @property
     def tokens(self) -> int:
@@ -103,12 +95,6 @@ class Sequences:
     def lengths(self) -> Array:
         """The number of tokens of each sequence: (N,)."""
         return np.diff(self.offsets)
-
-    def hash(self, y: Array) -> str:
-        """Return a checksum of all sequences and their tags."""
-        parts = [part for part in (self.offsets, self.indptr, self.ids, self.values, y) if part is not None]
-        about = " ".join(f"{part.dtype}{part.shape}" for part in parts)
-        return checksum(f"{self.n_features} {about}".encode(), *(part.tobytes() for part in parts))
 
     def padded(self) -> PaddedSequences:
         """Return all sequences as a batch for :class:`ChainPerceptron`.
@@ -147,14 +133,12 @@ class Sequences:
         return found
 
     @classmethod
-    def of_tokens(cls, tokens: csr_array, lengths: Array) -> Sequences:
-        """Return sequences of all tokens as a CSR matrix."""
-        single = tokens.data.dtype in (np.float16, np.float32)
-        values = np.ascontiguousarray(tokens.data, np.float32 if single else np.float64)
-        return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, values)
+    def of_tokens(cls, tokens: Any, lengths: Array) -> Sequences:
+        """Return sequences of all tokens as a CSR matrix of float32 or float64."""
+        return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, tokens.data)
 
 
-def _tokens(X: Any, name: str) -> tuple[csr_array, Array]:
+def _tokens(X: Any, name: str) -> tuple[Any, Array]:
     """Return all tokens of sequences of numbers as a CSR matrix, and the lengths of the sequences."""
     from scipy.sparse import csr_array
 
@@ -192,23 +176,19 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """
     if isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray | Tensor):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
-    nested = len(y) > 0 and np.ndim(y[0]) > 0
-    if nested and len(y) != len(sequences):
-        raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
-    parts = [as_tensor(each, name).cpu().numpy().reshape(-1) for each in (y if nested else [y])]
-    for i, (part, length) in enumerate(zip(parts, sequences.lengths.tolist(), strict=False)):
-        if nested and len(part) != length:
-            raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens; give one per token")
-    flat = np.concatenate(parts)
-    if len(flat) != sequences.tokens:
-        raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
-    if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
-        raise TypeError(f"{name} must hold integers from 0 to {tags - 1}, found {flat.dtype}; number your tags from 0")
-    flat = np.ascontiguousarray(flat, np.int64)
-    if flat.min() < 0 or flat.max() >= tags:
-        at = int(np.argmax((flat < 0) | (flat >= tags)))
-        raise ValueError(f"{name}: {sequences.place(at)} has tag {flat[at]}; tags run from 0 to {tags - 1}")
-    return flat
+    if len(y) and np.ndim(y[0]):
+        check_lengths(y, sequences.lengths.tolist(), name)
+        y = np.concatenate([as_tensor(each, name).cpu().numpy() for each in y])
+    return check_labels(y, sequences.tokens, tags, name=name, both=False).cpu().numpy()
+
+
+def check_lengths(y: Any, lengths: Sequence[int], name: str = "y") -> None:
+    """Refuse lists of tags of other lengths than the sequences."""
+    if len(y) != len(lengths):
+        raise ValueError(f"{name} has {len(y)} sequences but X has {len(lengths)}; they must have the same number")
+    for i, (tags, tokens) in enumerate(zip(map(len, y), lengths, strict=True)):
+        if tags != tokens:
+            raise ValueError(f"{name}: sequence {i} has {tags} tags for {tokens} tokens; give one per token")
 
 
 def split(flat: Array, sequences: Sequences) -> list[Tensor]:
@@ -222,9 +202,9 @@ def tuples(flat: Array, lengths: Array) -> Array:
     return np.fromiter((tuple(values[first:end]) for first, end in pairwise(bounds)), object, len(lengths))
 
 
-def flat(y: Array, tokens: int) -> Array:
+def flat(y: Array) -> Array:
     """Return the tags of all sequences one after the other, from :func:`tuples`: (T,)."""
-    return np.fromiter(chain.from_iterable(y), np.int64, tokens)
+    return np.fromiter(chain.from_iterable(y), np.int64)
 
 
 def items(X: Any, y: Any) -> list[tuple[Tensor, Tensor]]:

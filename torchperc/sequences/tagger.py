@@ -21,7 +21,7 @@ from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences.evaluation import Evaluation, evaluate
 from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.rule import ChainProblem, ChainWeights
-from torchperc.sequences.sequences import MOST_TAGS
+from torchperc.sequences.sequences import MOST_TAGS, flat
 
 FORMAT = 2
 DESCRIPTION = "torchperc.tagger"
@@ -123,7 +123,8 @@ class Tagger:
             begun = time.perf_counter()
             record = run.epoch()
             seconds, held, log = time.perf_counter() - begun, None, run.log()
-            wrong = problem.wrong_tags(log.mistakes.part(len(log) - record.mistakes, len(log)))
+            found = log.mistakes.part(len(log) - record.mistakes, len(log))
+            wrong = int((flat(found.predicted) != flat(problem.y[found.sample])).sum())
             if dev is not None:
                 made.weights = run.result().model  # type: ignore[assignment]
                 held = made.evaluate(dev, column).accuracy
@@ -134,17 +135,12 @@ class Tagger:
         made.weights = run.result().model  # type: ignore[assignment]
         return made
 
-    def apply(self, sentences: Sequence[Sequence[Any]], *, n_jobs: int | None = None) -> list[list[str]]:
-        """The tags of each sentence.
-
-        Args:
-            sentences: lists of words, or of tuples whose first columns are those of training.
-            n_jobs: threads; by default one per core.
-        """
+    def apply(self, sentences: Sequence[Sequence[Any]]) -> list[list[str]]:
+        """Return the tags of each sentence, a list of words, or of tuples whose first columns are those of training."""
         names, found = np.array(self.tags, dtype=object), cast("list[list[str]]", [])
         for first in range(0, len(sentences), _SENTENCES):
             X = self.features.transform(sentences[first : first + _SENTENCES])
-            tags = names[self.weights.decode(X, n_jobs)].tolist()
+            tags = names[self.weights.decode(X)].tolist()
             found += [tags[start:end] for start, end in pairwise(X.offsets.tolist())]
         return found
 
@@ -154,23 +150,20 @@ class Tagger:
         found = zip(sentences, self.apply(sentences), strict=True)
         return [list(zip(words, tags, strict=True)) for words, tags in found]
 
-    def evaluate(
-        self, sentences: Sequence[Sequence[Sequence[str]]], column: int | None = None, *, n_jobs: int | None = None
-    ) -> Evaluation:
+    def evaluate(self, sentences: Sequence[Sequence[Sequence[str]]], column: int | None = None) -> Evaluation:
         """Compare the tags of the tagger with those of sentences.
 
         Args:
             sentences: with tags.
             column: the number of their column; by default behind the feature columns, as in training.
-            n_jobs: threads; by default one per core.
         """
-        width = len(columns_of(sentences)[0])
-        place = self.columns if column is None else range(width)[column]
-        if width <= max(place, self.columns):
-            raise ValueError(f"tokens have {width} columns; {self.columns} of features and the tags are needed")
+        width, place = len(columns_of(sentences)[0]), self.columns if column is None else column
+        if width <= self.columns or not -width <= place < width:
+            needed = f"{self.columns} of features and the tags are needed"
+            raise ValueError(f"column={column}: tokens have {width} columns; {needed}")
         true = [[token[place] for token in sentence] for sentence in sentences]
         words = [[token[0] for token in sentence] for sentence in sentences]
-        return evaluate(true, self.apply(sentences, n_jobs=n_jobs), words, self.words)
+        return evaluate(true, self.apply(sentences), words, self.words)
 
     def save(self, path: str | Path) -> None:
         """Write the tagger to one safetensors file, atomically and with a checksum; nothing in it is pickled.
@@ -185,10 +178,9 @@ class Tagger:
         arrays |= {**self.features.arrays(), "active": active, "transition": transition, "end": end}
         arrays |= {"row": row.astype(np.int32), "tag": tag.astype(np.int16), "weight": rows[row, tag]}
         state = {"format": FORMAT, "torchperc": torchperc.__version__, "tags": self.tags, "columns": self.columns}
+        state["templates"] = self.features.templates.text
         tensors = {name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items()}
-        write_checksummed(
-            path, tensors, {DESCRIPTION: json.dumps({**state, "templates": self.features.templates.text})}
-        )
+        write_checksummed(path, tensors, {DESCRIPTION: json.dumps(state)})
 
     @classmethod
     def load(cls, path: str | Path) -> Tagger:

@@ -96,7 +96,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         n_iter_no_change: see ``early_stopping`` and ``tol``.
         warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
         random_state: of orders and hold-outs; a number is the seed itself.
-        verbose: 1 prints a line per epoch.
     """
 
     max_iter: int = 1000
@@ -108,7 +107,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     n_iter_no_change: int = 5
     warm_start: bool = False
     random_state: Any = 0
-    verbose: int = 0
 
     peer: ClassVar[str]  # the model of scikit-learn that decides or predicts alike
     _head: ClassVar[Head]  # the loss and the decisions
@@ -153,25 +151,18 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             X.sum_duplicates()
         return X, y
 
-    def _check_shared(self) -> None:
-        """Check the parameters of every estimator, whether they are used or not."""
+    def _check_shared(self, online: bool) -> None:
+        """Check the parameters of every estimator, whether they are used or not; ``online`` for ``partial_fit``."""
         check_int("max_iter", self.max_iter, at_least=1)
         check_int("n_iter_no_change", self.n_iter_no_change, at_least=1)
-        check_int("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start"):
             check_bool(name, getattr(self, name))
         if check_number("validation_fraction", self.validation_fraction, above=0) >= 1:
             raise ValueError(f"validation_fraction={self.validation_fraction} must be below 1; training needs samples")
         if self.tol is not None:
             check_number("tol", self.tol, at_least=0)
-
-    def _check_chunk(self) -> None:
-        """Refuse what partial_fit would have to ignore."""
-        if check_bool("early_stopping", self.early_stopping):
+        if online and self.early_stopping:
             raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
-
-    def _has_weights(self) -> bool:
-        return hasattr(self, "coef_")
 
     def _start(self, samples: Samples, go_on: bool) -> tuple[Net, Samples]:
         """Return the net to learn with, and the samples in its type."""
@@ -184,17 +175,13 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         made["dtype"] = torch.float32 if dtype == np.float32 else torch.float64
         return Perceptron(width, **made) if units == 1 else MulticlassPerceptron(width, units, **made)
 
-    def _say(self, line: object) -> None:
-        """Print a line if ``verbose`` asks for it."""
-        if self.verbose:
-            print(line, flush=True)
-
     # --- conversions ---
 
     def to_sklearn(self) -> Any:
         """Return the same model as one of scikit-learn's, with its default parameters.
 
-        Decisions and predictions are the same, but for scores of exactly 0, which scikit-learn gives to
+        The other way, assign ``coef_``, ``intercept_`` and ``classes_`` of a fitted model; ``warm_start`` goes on from
+        them. Decisions and predictions are the same, but for scores of exactly 0, which scikit-learn gives to
         ``classes_[0]``, and the perceptron and LMS here to ``classes_[1]``.
 
         Example:
@@ -207,7 +194,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         labels = getattr(self, "classes_", np.zeros(1))
         with warnings.catch_warnings():  # fitted to an empty sample per class, for all it keeps beside its weights
             warnings.simplefilter("ignore", ConvergenceWarning)
-            peer.fit(csr_array((len(labels), self.n_features_in_), dtype=self.coef_.dtype), labels)
+            peer.fit(csr_array((len(labels), self.coef_.shape[-1]), dtype=self.coef_.dtype), labels)
         peer.coef_, peer.intercept_ = self.coef_.copy(), self._decision_intercept()
         if hasattr(self, "feature_names_in_"):
             peer.feature_names_in_ = self.feature_names_in_.copy()
@@ -219,11 +206,15 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _threshold(self, units: int) -> float:
         """Return the net's score at which two classes meet; 0 for more, and for regression."""
-        return 0.0
+        return 0.0 if is_regressor(self) or units > 1 else self._head.threshold
 
     def _decision_intercept(self) -> Any:
         """Return the intercept of scores that are compared with 0."""
-        return self.intercept_ - np.asarray(self.intercept_).dtype.type(self._threshold(len(self.coef_)))
+        return np.asarray(self.intercept_, self.coef_.dtype) - self.coef_.dtype.type(self._threshold(len(self.coef_)))
+
+    def _scores(self, X: Any) -> Array:
+        """Return scores (N, K) of checked samples, K = 1 for two classes; (N,) for regression."""
+        return np.asarray(X.astype(self.coef_.dtype, copy=False) @ self.coef_.T + self._decision_intercept())
 
     def to_fitted(self) -> FittedModel:
         """Return the same model as one that can be saved to one file, and exported to ONNX and torch.export.
@@ -239,44 +230,6 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self._check_linear()
         names, labels = getattr(self, "feature_names_in_", None), getattr(self, "classes_", None)
         return FittedModel.of(self.net_, self._head, labels=labels, names=names)
-
-    @classmethod
-    def from_sklearn(cls, fitted: Any, **parameters: Any) -> Any:
-        """Return a fitted estimator with the weights of a linear model of scikit-learn's, to use or to learn on.
-
-        Args:
-            fitted: a Perceptron, LogisticRegression, RidgeClassifier, LinearSVC, SGDRegressor, Ridge or any other that
-                decides or predicts by coef·x + intercept. Decisions are the same; probabilities of more than two
-                classes are the softmax of the scores, not those of one-vs-rest.
-            parameters: of the estimator; ``fit_intercept`` is that of the other by default.
-        """
-        if not isinstance(fitted, BaseEstimator):
-            raise TypeError(f"fitted must be a linear model of scikit-learn's, found {type(fitted).__name__}")
-        check_is_fitted(fitted)
-        estimator = cls(**{"fit_intercept": bool(getattr(fitted, "fit_intercept", True)), **parameters})
-        method = "predict" if is_regressor(estimator) else "decision_function"
-        for needed in ("coef_", "intercept_", method):
-            if not hasattr(fitted, needed):
-                raise TypeError(f"{type(fitted).__name__} has no {needed}, so it is no linear model; use one that has")
-        coef = np.atleast_2d(fitted.coef_.toarray() if is_sparse(fitted.coef_) else fitted.coef_)
-        coef = np.array(coef, dtype=np.float32 if coef.dtype == np.float32 else np.float64)
-        intercept = np.zeros(len(coef), coef.dtype) + np.asarray(fitted.intercept_, dtype=coef.dtype).reshape(-1)
-        points = np.random.default_rng(0).normal(size=(4, coef.shape[1])).astype(coef.dtype)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            found = np.asarray(getattr(fitted, method)(points)).reshape(4, -1)
-        expected = points @ coef.T + intercept
-        if found.shape != expected.shape or np.abs(found - expected).max() > 1e-4 * np.abs(expected).max():
-            why = f"{type(fitted).__name__} does not decide or predict by coef·x + intercept with one row per class"
-            raise ValueError(f"{why} (coef_ has shape {coef.shape}); use a linear model that does")
-        if is_regressor(estimator) and len(coef) != 1:
-            raise ValueError(f"{cls.__name__} predicts one number, found weights of shape {coef.shape}")
-        estimator.coef_, estimator.intercept_ = coef, intercept + coef.dtype.type(estimator._threshold(len(coef)))
-        for name in ("n_features_in_", "feature_names_in_", "classes_"):
-            if hasattr(fitted, name):
-                setattr(estimator, name, getattr(fitted, name))
-        estimator._set_net(estimator.net_)
-        return estimator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -313,34 +266,36 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             return np.asarray(scores.argmax(1))
         return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64).reshape(-1)
 
-    def _scores(self, X: Any) -> Array:
-        """Return scores (N, K) of checked samples, K = 1 for two classes."""
-        return np.asarray(X.astype(self.coef_.dtype, copy=False) @ self.coef_.T + self._decision_intercept())
-
     # --- input ---
 
-    def _samples(self, X: Data, y: Data, sample_weight: Data | None, *, go_on: bool, whole: bool = True) -> Samples:
+    def _samples(
+        self, X: Data, y: Data, sample_weight: Data | None, *, go_on: bool, online: bool = False, classes: Any = None
+    ) -> Samples:
         """Return checked samples of ``fit``, or of ``partial_fit``, where they may be of one class."""
+        if online and isinstance(self.class_weight, str):
+            remedy = "give it the weights that compute_class_weight has for a subset of the samples"
+            raise ValueError(f"class_weight={self.class_weight!r} is not supported for partial_fit; {remedy}")
+        if classes is not None and len(np.unique(classes)) < 2:
+            raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
+        if online:
+            _check_partial_fit_first_call(self, classes)
         X, y = self._validated(X, y, reset=not go_on)
         try:
             check_classification_targets(y)
         except ValueError as error:
             raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
-        if whole and not go_on:
-            classes, codes = np.unique(y, return_inverse=True)
-        else:
-            classes = self.classes_
-            try:
-                codes = LabelEncoder().fit(classes).transform(y)
-            except ValueError as error:
-                raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
-        samples = Samples(X, codes, classes, self._weights(codes, classes, X, sample_weight))
-        counted = np.unique(codes[samples.weight > 0])
-        if whole and len(counted) < 2:
-            left = "y" if samples.weight.all() else "y, after what sample_weight and class_weight leave out,"
-            found = f"{left} has one class only, found {classes[counted].tolist()}"
-            raise ValueError(f"{found}; at least two classes are required (or partial_fit with classes=)")
-        return samples
+        encoder = LabelEncoder()
+        try:
+            codes = encoder.fit(self.classes_).transform(y) if go_on or online else encoder.fit_transform(y)
+        except ValueError as error:
+            raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
+        weight = self._weights(codes, encoder.classes_, X, sample_weight)
+        counted = encoder.classes_[np.unique(codes[weight > 0])].tolist()
+        if not online and len(counted) < 2:
+            left = "y" if weight.all() else "y, after what sample_weight and class_weight leave out,"
+            why = f"{left} has one class only, found {counted}"
+            raise ValueError(f"{why}; at least two classes are required (or partial_fit with classes=)")
+        return Samples(X, codes, encoder.classes_, weight)
 
     def _weights(self, codes: Array, classes: Array, X: Any, sample_weight: Data | None) -> Array:
         """Return the weight of each sample, its own times that of its class."""
@@ -354,16 +309,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         given = {"y": classes[codes[used]], "sample_weight": weights[used]}
         factors[present] = compute_class_weight(self.class_weight, classes=classes[present], **given)
         return np.asarray(weights * factors[codes])
-
-    def _chunk(self, X: Data, y: Data, classes: Any, sample_weight: Data | None) -> Samples:
-        """Return checked samples of one call of ``partial_fit``, which may be of one class."""
-        if isinstance(self.class_weight, str):
-            why = f"class_weight={self.class_weight!r} is not supported for partial_fit, which never sees all samples"
-            raise ValueError(f"{why}; give it the weights that compute_class_weight has for a subset of them")
-        if classes is not None and len(np.unique(classes)) < 2:
-            raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
-        _check_partial_fit_first_call(self, classes)
-        return self._samples(X, y, sample_weight, go_on=self._has_weights(), whole=False)
 
 
 def seed_of(random_state: Any) -> int:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse
 import torch
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.extmath import row_norms
@@ -46,10 +46,6 @@ class DescentRecord:
     gradient: float | None = None
     validation_loss: float | None = None
     validation_error: float | None = None
-
-    def __str__(self) -> str:
-        values = {name.replace("_", " "): value for name, value in vars(self).items() if value is not None}
-        return ", ".join(f"{name} {value:.6g}" for name, value in values.items())
 
 
 def _can_stream(estimator: GradientDescent) -> bool:
@@ -98,7 +94,7 @@ class GradientDescent(LinearEstimator):
         is; 0 leaves it out.
         """
         self._check_parameters()
-        seed, go_on, rate = seed_of(self.random_state), self.warm_start and self._has_weights(), math.nan
+        seed, go_on, rate = seed_of(self.random_state), self.warm_start and hasattr(self, "coef_"), math.nan
         net, samples = self._start(self._samples(X, y, sample_weight, go_on=go_on).counted(), go_on)
         if self.update == "optimum":
             records, verdict = self._minimise(net, samples)
@@ -120,25 +116,24 @@ class GradientDescent(LinearEstimator):
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
         Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
         """
-        self._check_chunk()
-        self._check_parameters()
-        net, samples = self._start(self._chunk(X, y, classes, sample_weight).counted(), self._has_weights())
+        self._check_parameters(online=True)
+        go_on = hasattr(self, "coef_")
+        samples = self._samples(X, y, sample_weight, go_on=go_on, online=True, classes=classes)
+        net, samples = self._start(samples.counted(), go_on)
         before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
         calls, rate = before[-1].epoch if before else 0, self._rate(samples)
         if before and self.lr == "auto":
             rate = min(rate, self.lr_)
-        record = DescentRecord(
-            calls + 1, *next(self._epochs(net, samples, rate, seed_of(self.random_state) + calls, 1))
-        )
-        self._say(record)
+        epoch = self._epochs(net, samples, rate, seed_of(self.random_state) + calls, 1)
+        record = DescentRecord(calls + 1, *next(epoch))
         self._keep(net, samples, rate, [*before, _checked(record, rate)], Verdict.BUDGET)
         self._chunks = self.history_
         return self
 
     # --- parameters ---
 
-    def _check_parameters(self) -> None:
-        self._check_shared()
+    def _check_parameters(self, online: bool = False) -> None:
+        self._check_shared(online)
         check_choice("update", self.update, UPDATES)
         check_number("l2", self.l2, at_least=0)
         if isinstance(self.lr, str):
@@ -164,10 +159,10 @@ class GradientDescent(LinearEstimator):
             squares = row_norms(phi, squared=True).astype(np.float64)
         if not math.isfinite(squares.max()):
             raise ValueError("X holds values whose squares overflow; scale it, for instance with StandardScaler")
-        h, relative = curvature_bound(self._head, samples.units), samples.weight / samples.weight.mean()
+        h, weight = curvature_bound(self._head, samples.units), samples.weight
         if self.update == "sample":
-            return 1 / float(((h * squares + self.l2) * samples.weight).max() or 1.0)
-        scaled = scipy.sparse.diags_array(np.sqrt(relative)) @ phi
+            return 1 / float(((h * squares + self.l2) * weight).max() or 1.0)
+        scaled = scipy.sparse.diags_array(np.sqrt(weight / weight.mean())) @ phi
         return 1 / (h * largest_eigenvalue(scaled, bias=False) + self.l2 or 1.0)
 
     # --- learning ---
@@ -189,7 +184,6 @@ class GradientDescent(LinearEstimator):
                 if point.loss < best_loss:
                     best, best_loss, unbeaten = copy.deepcopy(net), point.loss, 0
             records.append(_checked(record, rate))
-            self._say(record)
             if self.tol is not None:
                 since = 0 if record.loss < lowest - self.tol else since + 1
                 lowest = min(lowest, record.loss)
@@ -259,12 +253,11 @@ class GradientDescent(LinearEstimator):
         name = type(self).__name__
         if self.verdict_ is Verdict.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
-        ways = ["scale the samples", f"raise max_iter={self.max_iter} or tol={self.tol}"]
+        way = f"scale X, or raise max_iter={self.max_iter} or tol={self.tol}"
         if self.loss_ > self.history_[0].loss:
-            ways = ["lower lr, as the loss has risen"]
-        if self.update != "optimum":
-            ways.append("use update='optimum', which goes to the minimum directly")
-        return f"{name} ended on BUDGET: reached max_iter before tol; {', or '.join(ways)}."
+            way = "lower lr, as the loss has risen"
+        direct = "" if self.update == "optimum" else ", or use update='optimum', which goes to the minimum directly"
+        return f"{name} ended on BUDGET: reached max_iter before tol; {way}{direct}."
 
 
 def _checked(record: DescentRecord, rate: float) -> DescentRecord:
@@ -319,9 +312,6 @@ class LMSClassifier(GradientDescent, LinearClassifier):
     def _head(self) -> Head:  # type: ignore[override]
         return LMSHead(check_choice("targets", self.targets, TARGETS))
 
-    def _threshold(self, units: int) -> float:
-        return self._head.threshold if units == 1 else 0.0
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LogisticClassifier(GradientDescent, LinearClassifier):
@@ -346,16 +336,16 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
     zero_is_positive, peer, _head = False, "LogisticRegression", LogisticHead()
 
     def predict_proba(self, X: Data) -> Array:
-        """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
-        scores = self.decision_function(X)
-        return np.stack((expit(-scores), expit(scores)), 1) if scores.ndim == 1 else np.asarray(softmax(scores, axis=1))
+        """Return the probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
+        return np.asarray(softmax(self._class_scores(X), axis=1))
 
     def predict_log_proba(self, X: Data) -> Array:
-        """Its logarithm, without a loss of precision where the probability is next to 0: (N, d) → (N, K)."""
+        """Return its logarithm, precise where the probability is next to 0: (N, d) → (N, K)."""
+        return np.asarray(log_softmax(self._class_scores(X), axis=1))
+
+    def _class_scores(self, X: Data) -> Array:
         scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.stack((log_expit(-scores), log_expit(scores)), 1)
-        return np.asarray(log_softmax(scores, axis=1))
+        return np.stack((np.zeros_like(scores), scores), 1) if scores.ndim == 1 else scores
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -390,8 +380,7 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
     def predict(self, X: Data) -> Array:
         """Predictions: (N, d) → (N,)."""
         check_is_fitted(self)
-        given, coef = self._validated(X, reset=False), self.coef_
-        return np.asarray(given.astype(coef.dtype, copy=False) @ coef + coef.dtype.type(self.intercept_))
+        return self._scores(self._validated(X, reset=False))
 
     def _set_net(self, net: Net) -> None:
         super()._set_net(net)
@@ -402,10 +391,7 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
         """One epoch over these samples, going on from the weights at hand; see :meth:`LMSClassifier.partial_fit`."""
         return super().partial_fit(X, y, None, sample_weight)  # type: ignore[no-any-return]
 
-    def _chunk(self, X: Data, y: Data, classes: None, sample_weight: Data | None) -> Samples:
-        return self._samples(X, y, sample_weight, go_on=self._has_weights())
-
-    def _samples(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool) -> Samples:
+    def _samples(self, X: Any, y: Any, sample_weight: Any, *, go_on: bool, **_: Any) -> Samples:
         X, y = self._validated(X, y, reset=not go_on)
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")

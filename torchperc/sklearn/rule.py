@@ -14,16 +14,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from torchperc._checks import Data, check_choice, is_sparse
+from torchperc._checks import Data
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.run import EpochRecord, RuleResult, RuleRun, Stream
+from torchperc.rules.run import RuleResult, RuleRun, Stream
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, seed_of
 
-_TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "kernel", "degree", "prove")
+_TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "kernel", "degree", "gamma", "prove")
 """Parameters that RuleTrainer has, too."""
 
 
@@ -57,7 +57,7 @@ class PerceptronClassifier(LinearClassifier):
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
         degree: of the polynomial kernel; 3 by default.
-        gamma: of the rbf kernel; 1 by default, and 1/(d·variance of X) for ``"scale"``.
+        gamma: of the rbf kernel; 1 by default. ``"scale"`` of scikit-learn is 1/(d·variance of X).
         engine: how passes are made; the mistakes are the same. See :class:`torchperc.RuleTrainer`.
         prove: if the run ends without separating the samples, find out whether that is possible: the verdict becomes
             ``NOT_SEPARABLE`` where a proof says no, and ``certificate_`` has the proof.
@@ -102,7 +102,7 @@ class PerceptronClassifier(LinearClassifier):
     margin: float = 0.0
     kernel: str | Callable[[Any, Any], Any] | None = None
     degree: int | None = None
-    gamma: float | str | None = None
+    gamma: float | None = None
     engine: str = "auto"
     prove: bool = False
 
@@ -115,7 +115,7 @@ class PerceptronClassifier(LinearClassifier):
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
-        seed, go_on = seed_of(self.random_state), self.warm_start and self._has_weights()
+        seed, go_on = seed_of(self.random_state), self.warm_start and hasattr(self, "coef_")
         trainer = self._trainer(seed=seed, order="shuffled" if self.shuffle else "given")
         samples = self._samples(X, y, sample_weight, go_on=go_on)
         net: Net | None = None
@@ -123,9 +123,6 @@ class PerceptronClassifier(LinearClassifier):
             net, samples = self._start(samples, go_on)
         holds_out = self.early_stopping or self.select == "best-validation"
         part, held = samples.hold_out(self.validation_fraction, seed) if holds_out else (samples, None)
-        if self.gamma == "scale":
-            spread = _variance(part.X) * part.X.shape[1]
-            trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
         many = samples.units if net is None and samples.units > 1 else None
         run = trainer.start(net, part.X, part.labels, sample_weight=part.weight, num_classes=many)
         stopped = self._run(run, held)
@@ -138,10 +135,10 @@ class PerceptronClassifier(LinearClassifier):
         self._stream: Stream | None = None
         self._keep(result, samples, net)
         if self.select == "last" and not stopped and self.verdict_ is not Verdict.SEPARATED:
-            ways = [f"raise max_iter={self.max_iter}"] if self.verdict_ is Verdict.BUDGET else []
-            ways += ["use select='averaged'", "LogisticClassifier"]
+            more = f"raise max_iter={self.max_iter}, or " if self.verdict_ is Verdict.BUDGET else ""
             said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated"
-            warnings.warn(f"{said}. To do: {', or '.join(ways)}.", ConvergenceWarning, stacklevel=2)
+            remedy = f"{more}use select='averaged', or LogisticClassifier"
+            warnings.warn(f"{said}. To do: {remedy}.", ConvergenceWarning, stacklevel=2)
         return self
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
@@ -153,9 +150,9 @@ class PerceptronClassifier(LinearClassifier):
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call. With
         ``select="averaged"`` all samples since the first call count. Nothing is held out.
         """
-        self._check_chunk()
-        trainer = self._trainer()
-        net, samples = self._start(self._chunk(X, y, classes, sample_weight), self._has_weights())
+        trainer, go_on = self._trainer(online=True), hasattr(self, "coef_")
+        samples = self._samples(X, y, sample_weight, go_on=go_on, online=True, classes=classes)
+        net, samples = self._start(samples, go_on)
         stream = vars(self).get("_stream")
         if stream is not None and stream.fits(net):
             past, made = self.history_[1 - RECENT :], self.mistakes_
@@ -165,24 +162,19 @@ class PerceptronClassifier(LinearClassifier):
         record = replace(result.history[-1], epoch=past[-1].epoch + 1 if past else 1)
         self.history_, self.mistakes_, self._stream = [*past, record], made + result.mistakes, stream
         self._keep(result, samples, net)
-        self._say(_line(record))
         return self
 
-    def _trainer(self, **options: Any) -> RuleTrainer:
+    def _trainer(self, online: bool = False, **options: Any) -> RuleTrainer:
         """Return the trainer that these parameters describe."""
-        self._check_shared()
+        self._check_shared(online)
         if not self.fit_intercept and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
         if self.kernel is not None and self.warm_start:
             raise ValueError("warm_start=True needs weights to start from, which a kernel has none of; leave it out")
-        if isinstance(self.gamma, str):
-            check_choice("gamma", self.gamma, ("scale",))
-            if self.kernel != "rbf":
-                raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
         options |= {name: getattr(self, name) for name in _TRAINER}
         if self.early_stopping and self.select == "last":  # the weights of the best epoch are restored
             options["select"] = "best-validation"
-        return RuleTrainer(self.max_iter, gamma=None if isinstance(self.gamma, str) else self.gamma, **options)
+        return RuleTrainer(self.max_iter, **options)
 
     def _run(self, run: RuleRun, held: Samples | None) -> bool:
         """Make the epochs; return whether ``early_stopping`` or ``tol`` ended them."""
@@ -197,7 +189,6 @@ class PerceptronClassifier(LinearClassifier):
             if self.early_stopping or self.tol is not None:
                 value = (record.validation_error or 0.0) if self.early_stopping else run.survey()[0]
                 best, since = min(best, value), 0 if value < best - (self.tol or 0.0) else since + 1
-            self._say(_line(record))
             if since >= self.n_iter_no_change and run.verdict is None:
                 return True
         return False
@@ -271,14 +262,3 @@ class PerceptronClassifier(LinearClassifier):
             if state["certificate_"] is not None:  # verify(X, y) takes them from whoever asks
                 state["certificate_"] = replace(state["certificate_"], rows=None)
         return state
-
-
-def _variance(X: Any) -> float:
-    if not is_sparse(X):
-        return float(X.var(dtype=np.float64))
-    return float(X.multiply(X).mean(dtype=np.float64) - X.mean(dtype=np.float64) ** 2)
-
-
-def _line(record: EpochRecord) -> str:
-    error = "" if record.validation_error is None else f", validation error {record.validation_error:.4f}"
-    return f"epoch {record.epoch}: {record.mistakes} mistakes, norm {record.norm:.6g}{error}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import parallel
 from torchperc.sequences.chain import ChainPerceptron
 from torchperc.sequences.features import FeatureMap, Templates
-from torchperc.sequences.sequences import Sequences
+from torchperc.sequences.sequences import Sequences, check_lengths
 from torchperc.sklearn.base import seed_of
 
 _KINDS = {
@@ -76,12 +76,17 @@ class SequenceTagger(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
             raise ValueError("select='best-validation' needs validation data, which fit has not; use 'averaged'")
         parallel.threads(self.n_jobs, 1)  # refuses what is no number of threads
         kind = _kind(X)
-        features = self._new_features(kind)
+        if kind != "words" and self.templates is not None:
+            why = f" is for words, and X has {_KINDS[kind]}; leave it out"
+            raise ParameterError(Option("templates", self.templates), why)
+        features: Any = DictVectorizer(dtype=np.float32, sort=False) if kind == "dictionaries" else None
+        if kind == "words":
+            features = FeatureMap(Templates(self.templates) if isinstance(self.templates, str) else self.templates)
         classes, codes = np.unique(_flat(y), return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y has one tag only, found {classes.tolist()}; at least two tags are required")
         sequences = _sequences(X, features, learn=True)
-        _check_lengths(sequences, y)
+        check_lengths(y, sequences.lengths.tolist())
         double = sequences.values is not None and sequences.values.dtype == np.float64
         net = ChainPerceptron(sequences.n_features, len(classes), dtype=torch.float64 if double else torch.float32)
         result: Any = trainer.fit(net, sequences, codes.astype(np.int64))
@@ -92,52 +97,32 @@ class SequenceTagger(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
 
     def predict(self, X: Sequence[Any]) -> list[list[Any]]:
         """Return the tags of each sequence, as ``fit`` was given them."""
-        sequences = self._known(X)
-        names = self.classes_[self._codes(sequences)].tolist()
-        return [names[start:stop] for start, stop in pairwise(sequences.offsets.tolist())]
-
-    def score(self, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> float:
-        """Return the fraction of tokens with the right tag."""
-        sequences = self._known(X)
-        _check_lengths(sequences, y)
-        return float((self.classes_[self._codes(sequences)] == _flat(y)).mean())
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "model_" in vars(self)
-
-    def _codes(self, sequences: Sequences) -> np.ndarray[Any, Any]:
-        codes: np.ndarray[Any, Any] = self.model_.decode(sequences, parallel.threads(self.n_jobs, 1))
-        return codes
-
-    def _known(self, X: Sequence[Any]) -> Sequences:
-        """Return sequences of the kind that ``fit`` was given."""
         check_is_fitted(self)
         kind = _kind(X)
         if kind != self._kind:
             raise TypeError(f"X has {_KINDS[kind]}, but fit was given {_KINDS[self._kind]}; give the same")
-        return _sequences(X, self.features_, learn=False)
+        sequences = _sequences(X, self.features_, learn=False)
+        names = self.classes_[self.model_.decode(sequences, parallel.threads(self.n_jobs, 1))].tolist()
+        return [names[start:stop] for start, stop in pairwise(sequences.offsets.tolist())]
 
-    def _new_features(self, kind: str) -> FeatureMap | DictVectorizer | None:
-        """Return what makes features of such sequences."""
-        if kind == "words":
-            return FeatureMap(Templates(self.templates) if isinstance(self.templates, str) else self.templates)
-        if self.templates is not None:
-            given = Option("templates", self.templates)
-            raise ParameterError(given, f" is for words, and X has {_KINDS[kind]}; leave it out")
-        return DictVectorizer(dtype=np.float32, sort=False) if kind == "dictionaries" else None
+    def score(self, X: Sequence[Any], y: Sequence[Sequence[Any]]) -> float:
+        """Return the fraction of tokens with the right tag."""
+        found = self.predict(X)
+        check_lengths(y, [len(tags) for tags in found])
+        return float((_flat(found) == _flat(y)).mean())
 
 
 def _kind(X: Sequence[Any]) -> str:
     """Return what the sequences are made of, by the first token."""
     if isinstance(X, Sequences):
         return "numbers"
-    for values in (X, next(iter(X), None)) if hasattr(X, "__len__") and len(X) else (X,):
+    first = next(iter(X), ()) if hasattr(X, "__len__") else ()
+    for values in (X, first):
         if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
             raise TypeError(f"X must be a list of sequences, each a list of tokens, found {values!r:.80}")
     if not len(X):
         raise ValueError("X is empty; give at least one sequence")
-    first = next(iter(X))
-    token = next(iter(first), None) if isinstance(first, list | tuple | np.ndarray) and len(first) else 0
+    token = next(iter(first), None) if isinstance(first, list | tuple | np.ndarray) else None
     if isinstance(token, Mapping):
         return "dictionaries"
     words = isinstance(token, str) or (isinstance(token, list | tuple) and token and isinstance(token[0], str))
@@ -148,11 +133,10 @@ def _sequences(X: Any, features: Any, *, learn: bool) -> Sequences:
     """Return sequences as numbered features; ``features`` makes them from words or dictionaries."""
     if features is None:
         return Sequences.of(X)
-    make = features.fit_transform if learn else features.transform
+    make: Any = features.fit_transform if learn else features.transform
     if isinstance(features, FeatureMap):
-        return make(X)  # type: ignore[no-any-return]
-    lengths = np.array([len(sequence) for sequence in X])
-    return Sequences.of_tokens(make(list(chain.from_iterable(X))), lengths)
+        return cast(Sequences, make(X))
+    return Sequences.of_tokens(make(list(chain.from_iterable(X))), np.array(list(map(len, X))))
 
 
 def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
@@ -166,11 +150,3 @@ def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"y must hold strings, or integers, for all tokens, found {found} or NaN")
     return np.asarray(tags)
-
-
-def _check_lengths(sequences: Sequences, y: Sequence[Sequence[Any]]) -> None:
-    if len(y) != len(sequences):
-        raise ValueError(f"X has {len(sequences)} sequences and y has {len(y)}; they must have the same number")
-    for number, (own, found) in enumerate(zip(sequences.lengths.tolist(), map(len, y), strict=True)):
-        if own != found:
-            raise ValueError(f"sequence {number} has {own} tokens and {found} tags; give one tag per token")
