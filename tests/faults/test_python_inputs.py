@@ -216,33 +216,25 @@ def calls():
         "gate": (tp.data.gate, {"name": "AND"}, lambda pair: numbers(*pair)),
         "separable_blobs": (tp.data.separable_blobs, {"samples": 20, "seed": 0}, lambda pair: numbers(*pair)),
     }  # fmt: skip
+    learn = {"net": net, **data, "sample_weight": w}
     for engine in ("reference", "compiled"):
-        fit = after(tp.RuleTrainer(engine=engine, max_epochs=20).fit)
-        found[f"RuleTrainer.fit, {engine}"] = (fit, {"net": net, **data, "sample_weight": w}, changed)
-    online = after(tp.RuleTrainer(select="averaged").partial_fit)
-    found["RuleTrainer.partial_fit"] = (online, {"net": net, **data, "sample_weight": w}, changed)
+        found[f"RuleTrainer.fit, {engine}"] = after(tp.RuleTrainer(engine=engine, max_epochs=20).fit), learn, changed
+    found["RuleTrainer.partial_fit"] = after(tp.RuleTrainer(select="averaged").partial_fit), learn, changed
     kernel = tp.RuleTrainer(kernel="rbf", gamma=0.5, max_epochs=20).fit
     found["RuleTrainer.fit, kernel"] = (kernel, {"net": None, **data}, lambda result: numbers(result.log.dual()))
-    for kind in ("PerceptronClassifier", "LMSClassifier", "LogisticClassifier"):
-        make = getattr(tp.sklearn, kind)
-        found[kind] = (make, {"max_iter": 20}, lambda made: numbers(made.fit(X, y).coef_))
-        found[f"{kind}.fit"] = (make(max_iter=20).fit, {**data, "sample_weight": w}, lambda model: numbers(model.coef_))
-        found[f"{kind}.predict"] = (lambda X, make=make: make(max_iter=20).fit(*good()).predict(X), {"X": X}, numbers)
-        found[f"{kind}.partial_fit"] = (
-            make().partial_fit,
-            {**data, "classes": [-1, 1], "sample_weight": w},
-            lambda model: numbers(model.coef_),
-        )
     real, line = {"X": X, "y": 60.0 + 3 * y + np.arange(N) % 5}, tp.RegressionHead()
     steps = {"net": net, "head": line, "X": T, "y": torch.from_numpy(real["y"]), "lr": 0.1, "sample_weight": w}
     found["descend, regression"] = (after(tp.descend), steps, changed)
     least = {"net": net, "head": line, **real, "l2": 0.1, "sample_weight": w}
     found["minimise, regression"] = (after(tp.minimise), least, changed)
-    make, weights = tp.sklearn.LMSRegressor, lambda model: numbers(model.coef_, model.intercept_)
-    found["LMSRegressor"] = (make, {"max_iter": 20}, lambda made: weights(made.fit(**real)))
-    found["LMSRegressor.fit"] = (make(max_iter=20).fit, {**real, "sample_weight": w}, weights)
-    found["LMSRegressor.predict"] = (lambda X: make(max_iter=20).fit(**real).predict(X), {"X": X}, numbers)
-    found["LMSRegressor.partial_fit"] = (make().partial_fit, {**real, "sample_weight": w}, weights)
+    for kind in ("PerceptronClassifier", "LMSClassifier", "LogisticClassifier", "LMSRegressor"):
+        make, (own, classes) = getattr(tp.sklearn, kind), (real, {}) if "Reg" in kind else (data, {"classes": [-1, 1]})
+        weighted, weights = {**own, "sample_weight": w}, lambda model: numbers(model.coef_, model.intercept_)
+        found[kind] = (make, {"max_iter": 20}, lambda made, own=own: numbers(made.fit(**own).coef_))
+        found[f"{kind}.fit"] = (make(max_iter=20).fit, weighted, weights)
+        predict = lambda X, make=make, own=own: make(max_iter=20).fit(**own).predict(X)  # noqa: E731
+        found[f"{kind}.predict"] = (predict, {"X": X}, numbers)
+        found[f"{kind}.partial_fit"] = (make().partial_fit, weighted | classes, weights)
     model = tp.FittedModel.of(net(), tp.PerceptronHead(), labels=["0", "1"])
     found["FittedModel.predict"] = (model.predict, {"X": X}, lambda labels: numbers([float(label) for label in labels]))
     return found
@@ -260,7 +252,7 @@ MEANT = {
 
 
 TORCHS = {"Perceptron.predict | x | meta"}  # what torch itself says of any module's forward
-IGNORED = ("progress", "device", "make")
+IGNORED = ("progress", "device", "make", "own")
 
 
 def values(parameter):

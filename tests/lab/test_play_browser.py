@@ -88,15 +88,19 @@ def near(found, wanted):
         assert all(abs(a - b) <= 1 / 64 and (a * 64).is_integer() for a, b in zip(have[:2], want[:2], strict=True))
 
 
-def click(page, *names):
+def click(page, *names, then=(), reading=()):
+    """Click on these in turn, and look at what the page shows then."""
     for name in names:
         page.click(f"#{name}")
+    shows(page, dict(then))
+    reads(page, dict(reading))
 
 
-def choose(page, **fields):
-    """Choose in lists, whose names have _ for -."""
+def choose(page, then=(), reading=(), **fields):
+    """Choose in lists, whose names have _ for -, and look at what the page shows then."""
     for name, value in fields.items():
         page.select_option(f"#{name.replace('_', '-')}", value)
+    click(page, then=then, reading=reading)
     return page
 
 
@@ -144,8 +148,7 @@ def run(X, y, start=None, **conventions):
 
 def compared(page, result, net):
     """The page shows the run that torchperc made."""
-    page.click("#end")
-    reads(page, {"[data-test=mistakes]": str(result.mistakes), "[data-test=epochs]": str(result.epochs)})
+    click(page, "end", reading={"[data-test=mistakes]": str(result.mistakes), "[data-test=epochs]": str(result.epochs)})
     wanted = [*net.weight[0].tolist(), net.bias.item()]
     assert numbers(page, "[data-test=weights]") == pytest.approx(wanted, rel=1e-5)
 
@@ -155,9 +158,9 @@ def compared(page, result, net):
 
 def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     page = opened()
-    page.click("#clear")
+    click(page, "clear")
     expect(page.get_by_text("Put down points of two classes")).to_be_visible()
-    page.click("#class-0")
+    click(page, "class-0")
     put(page, -0.5, -0.25)
     page.keyboard.press("2")
     put(page, 0.5, 0.75)
@@ -172,7 +175,7 @@ def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     page.keyboard.press("Control+z")  # the whole drag is one step back
     near(points(page), [(-0.5, -0.25, 0), (0.5, 0.75, 1), (1, -1, 1)])
     page.keyboard.press("Control+y")
-    page.click("#mode-delete")
+    click(page, "mode-delete")
     put(page, 1, 0.25)
     near(points(page), [(-0.5, -0.25, 0), (1, -1, 1)])
     put(page, 0, 0)  # nothing there, and nothing is put down in this mode
@@ -190,8 +193,7 @@ def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
 def test_a_run_follows_its_points_and_classes(opened):
     page = opened("preset=XOR")
     shows(page, {"[data-test=verdict]": 0})  # what will happen is not told before it happens
-    page.click("#end")
-    shows(page, {"[data-test=verdict]": "cycling"})
+    click(page, "end", then={"[data-test=verdict]": "cycling"})
     drag(page, (1, 1), (1, 1.25))
     drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
     shows(page, {"[data-test=verdict]": "separated"})
@@ -200,13 +202,12 @@ def test_a_run_follows_its_points_and_classes(opened):
     compared(page, *run(X, labels))
     page = opened()
     for _ in range(2):
-        page.click("#more-classes")
+        click(page, "more-classes")
     expect(page.locator("#more-classes")).to_be_disabled()
     put(page, -1, -1)
     assert points(page)[-1] == (-1, -1, 3)
     shows(page, {"#rule-step": "Start"})
-    page.click("#step")
-    shows(page, {"#rule-step": "w₀ ← w₀ + c·x"})
+    click(page, "step", then={"#rule-step": "w₀ ← w₀ + c·x"})
     click(page, "fewer-classes", "fewer-classes")
     expect(page.locator("#fewer-classes")).to_be_disabled()
     assert len(points(page)) == 4
@@ -239,7 +240,7 @@ def test_every_example_is_shown_with_its_conventions(opened):
         page.select_option("#preset", name)
         assert len(points(page)) >= 2
         reads(page, {"#rule-step .step-title": "Start"})
-        page.click("#end")
+        click(page, "end")
         expect(page.locator("[data-test=verdict]")).not_to_be_empty()
 
 
@@ -249,9 +250,9 @@ def test_every_example_is_shown_with_its_conventions(opened):
 def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(opened):
     page = opened()
     compared(page, *run(*AND))
-    page.click("#rewind")
+    click(page, "rewind")
     for _ in range(6):
-        page.click("#step")
+        click(page, "step")
     lines = page.locator("#rule-step dd").all_inner_texts()
     assert [re.sub(r"\s+", " ", line) for line in lines] == [
         "x = (0, 1), y = −1",
@@ -276,17 +277,14 @@ def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(open
 
 def test_step_back_scrub_rewind_and_play(opened):
     page = opened()
-    click(page, "step", "step", "back")
-    reads(page, {"#place": "1 of 18"})
+    click(page, "step", "step", "back", reading={"#place": "1 of 18"})
     page.locator("#scrub").fill("12")
     shows(page, {"#rule-step .step-title": "Mistake 12 of 18"})
     page.locator("#log-table tr[data-t='5']").click()
     reads(page, {"#place": "5 of 18"})
-    page.click("#rewind")
-    reads(page, {"#rule-step .step-title": "Start"})
-    page.select_option("#speed", "100")
-    page.click("#play")
-    reads(page, {"#place": "18 of 18"})
+    click(page, "rewind", reading={"#rule-step .step-title": "Start"})
+    choose(page, speed="100")
+    click(page, "play", reading={"#place": "18 of 18"})
     expect(page.locator("#play")).to_have_attribute("aria-pressed", "false")  # it stops at the end, and says where
     shows(page, {"#live": "Mistake 18 of 18"})
     choose(page, preset="moons", speed="5")
@@ -301,7 +299,7 @@ def test_step_back_scrub_rewind_and_play(opened):
 
 def test_averaged_voted_and_pocket_are_laid_over(opened):
     page = opened("preset=noisy-blobs")
-    page.click("#end")
+    click(page, "end")
     for name in ("averaged", "voted", "pocket"):
         page.locator(f"#overlay-{name}").check()
     shows(page, {"#rule-plane .line.averaged": 1, "#rule-plane .line.pocket": 1, "#rule-plane image.voted": 1})
@@ -311,8 +309,7 @@ def test_averaged_voted_and_pocket_are_laid_over(opened):
     for name, model in (("averaged", log.averaged()), ("voted", log.voted()), ("pocket", log.pocket())):
         wrong = int((model.predict(X) != y).sum())
         expect(page.locator(f".overlay-{name} small")).to_have_text(f"{wrong} of {len(y)} wrong")
-    click(page, "clear")
-    shows(page, {"[data-test=verdict]": 0, "#log-table": 0})
+    click(page, "clear", then={"[data-test=verdict]": 0, "#log-table": 0})
     assert "wrong" not in page.locator(".overlays").inner_text()
     expect(page.get_by_text("those around the current one")).to_have_count(0)
 
@@ -341,7 +338,7 @@ def test_conventions_are_switched(opened):
         enter(page, f"#start-0-{column}", value)
     compared(page, *run(*AND, start=[-1, 0.5, 2], **given))
     shows(page, {"#rule-bracket": "from zero weights only"})
-    page.click("#start-zero")
+    click(page, "start-zero")
     compared(page, *run(*AND, **given))
     enter(page, "#lr", "-1")
     shows(page, {"#notice": "not possible"})
@@ -359,22 +356,19 @@ def test_two_conventions_side_by_side(opened):
     assert re.search(r"mistakes in all\s+18\s+11", differences)
     choose(page, second_order="shuffled", second_biasStep="radius")
     result, _ = run(*AND, tie="sign", order="shuffled", bias_step="radius")
-    page.click("#second-end")
-    reads(page, {"#compare-second [data-test=mistakes]": str(result.mistakes)})
-    page.click("#go-there")
+    click(page, "second-end", reading={"#compare-second [data-test=mistakes]": str(result.mistakes)})
+    click(page, "go-there")
     places = [page.locator(f"#{side}-place").inner_text() for side in ("first", "second")]
     assert len({place.split()[0] for place in places}) == 1
-    page.click("#second-end")
+    click(page, "second-end")
     page.click("#second-back")  # each side has its own cursor
     total = result.mistakes
     reads(page, {"#second-place": f"{total - 1} of {total}"})
-    page.click("#first-rewind")
-    reads(page, {"#first-place": "0 of 18", "#second-place": f"{total - 1} of {total}"})
-    page.click("#swap")
+    click(page, "first-rewind", reading={"#first-place": "0 of 18", "#second-place": f"{total - 1} of {total}"})
+    click(page, "swap")
     expect(page.locator("#first-tie")).to_have_value("sign")
     reads(page, {"#second-place": "0 of 18"})
-    page.click("#both-step")
-    reads(page, {"#second-place": "1 of 18"})
+    click(page, "both-step", reading={"#second-place": "1 of 18"})
 
 
 # --- proofs -----------------------------------------------------------------------------------------------------------
@@ -386,8 +380,7 @@ def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     shows(page, {"#proof-text": "w = (2, 2), b = −3", "#proof-plane .ring.support": 3, "#proof-plane .strip": 1})
     shows(page, {"#proof-plane .line.now": 1, "#proof-plane .line.edge": 2})
     assert page.locator("#proof-check tbody td:last-child").all_inner_texts() == ["3", "1", "1", "1"]
-    page.select_option("#preset", "XOR")
-    shows(page, {"[data-test=decision]": "Not separable", "#proof-text": "(1/2, 1/2)"})
+    choose(page, then={"[data-test=decision]": "Not separable", "#proof-text": "(1/2, 1/2)"}, preset="XOR")
     shows(page, {"#proof-text": "1/2·(0, 1) + 1/2·(1, 0)", "#proof-plane .hull": 2})
     page.mouse.move(*pixel(page, 1, 1, "proof-plane"))
     page.mouse.down()
@@ -401,8 +394,7 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
     page = opened(link(data=data, view="proof"))
     shows(page, {"[data-test=decision]": "the classes touch", "#proof-text": "w = (0, 2), b = 0"})
     assert page.locator("#proof-plane .line.now").evaluate("(line) => line.getBBox().height") == 0
-    page.select_option("#preset", "three")
-    shows(page, {"[data-test=decision]": "Separable"})
+    choose(page, then={"[data-test=decision]": "Separable"}, preset="three")
     drag_from = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
     page.mouse.move(*pixel(page, *drag_from, "proof-plane"))
     page.mouse.down()
@@ -420,12 +412,11 @@ CSV = "height,weight,kind\n0.5,1,cat\n-1,0.25,dog\n1.5,-0.75,cat\n"
 
 def test_csv_is_pasted_and_dropped_and_off_the_grid_the_page_says_so(opened):
     page = opened()
-    page.click("#csv")
+    click(page, "csv")
     page.locator("#csv-text").fill("1, 2, a\n3, oops, b")
-    page.click("#csv-use")
-    shows(page, {"#csv-dialog [role=alert]": "line 2: “oops” is no number"})
+    click(page, "csv-use", then={"#csv-dialog [role=alert]": "line 2: “oops” is no number"})
     page.locator("#csv-text").fill(CSV)
-    page.click("#csv-use")
+    click(page, "csv-use")
     assert points(page) == [(0.5, 1, 0), (-1, 0.25, 1), (1.5, -0.75, 0)]
     shows(page, {"#class-1": "dog"})
     expect(page.locator("#rule-plane .axis-name").first).to_have_text("height")
@@ -459,7 +450,7 @@ def test_the_copied_script_makes_the_same_run(opened):
     page = opened("preset=four", tie="sign", order="shuffled")
     page.locator("#seed").fill("3")
     enter(page, "#start-0-2", "0.25")
-    page.click("#end")
+    click(page, "end")
     mistakes, epochs = (page.locator(f"[data-test={name}]").inner_text() for name in ("mistakes", "epochs"))
     script = copied(page, "python")
     assert script == page.locator("#python-text").input_value()
@@ -472,7 +463,7 @@ def test_a_link_brings_everything_back(opened):
     page = opened(tie="strict")
     enter(page, "#start-0-0", "-2.5")
     put(page, 1.25, -0.5)
-    page.click("#step")
+    click(page, "step")
     page.locator("#overlay-pocket").check()
     before = points(page), page.locator("#place").inner_text()
     other = opened(copied(page, "link").split("#")[1])
@@ -495,15 +486,15 @@ def test_a_link_brings_nothing_that_the_page_has_no_field_for(opened):
     for convention in ({"tie": '");import os;("'}, {"seed": "0)\nimport os"}, {"maxEpochs": "1"}):
         page = opened(link(data=TWO, conventions=convention, second=convention))
         shows(page, {"#notice": "could not be read"})
-        page.click("#copy-python")
+        click(page, "copy-python")
         assert "import os" not in page.locator("#python-text").input_value()
         assert len(points(page)) == 4
     for state in STRANGE:
         page = opened(link(data=TWO, **state))
         expect(page.locator(".view:not([hidden]) svg.plane .point")).not_to_have_count(0)
-        page.click("#tab-rule")
+        click(page, "tab-rule")
         assert points(page) == [(0, 0, 0), (1, 1, 1)]
-        page.click("#step")
+        click(page, "step")
         expect(page.locator(".step-title").first).to_contain_text("Mistake 1")
 
 
@@ -518,7 +509,7 @@ def harmless(page):
     for view in VIEWS:
         page.click(f"#tab-{view}")
         page.keyboard.press("ArrowRight")
-    page.click("#copy-python")
+    click(page, "copy-python")
     found = page.evaluate("[window.hit, document.querySelectorAll('img').length, document.scripts.length]")
     assert found == [None, 0, 2]
 
@@ -535,7 +526,7 @@ def test_names_in_links_and_files_are_text(opened):
 
 
 def downloaded(page, name):
-    page.click("#save")
+    click(page, "save")
     with page.expect_download() as found:
         page.click(f"#save-{name}")
     return found.value
@@ -642,10 +633,10 @@ def test_a_finger_puts_down_drags_and_deletes(opened):
     shows(page, {"#rule-plane .point": 1})
     (x, y, label) = points(page)[0]
     assert (abs(x + 0.5) < 1 / 32, abs(y + 1) < 1 / 32, label) == (True, True, 1)
-    page.click("#mode-delete")
+    click(page, "mode-delete")
     finger.tap(pixel(page, x, y))
     shows(page, {"#rule-plane .point": 0})
-    page.select_option("#preset", "AND")
+    choose(page, preset="AND")
     finger.send("touchStart", pixel(page, 1, 1))
     shows(page, {"#rule-plane .point": 3})
     finger.send("touchEnd")
@@ -662,7 +653,7 @@ def test_looks(opened):
             page.screenshot(path=SHOTS / f"play-{view}-{name}-{scheme}.png", full_page=True)
             back = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", back))) < 200) == (scheme == "dark")
-            page.select_option("#preset", "four")
+            choose(page, preset="four")
             assert width_of(page) <= size["width"], (view, name)
 
 
@@ -703,7 +694,7 @@ def test_every_text_stands_out_from_what_is_behind_it(opened):
     page = opened("preset=four")
     for theme, example in (("light", "four"), ("light", "XOR"), ("dark", "four"), ("dark", "XOR")):
         if page.locator("html").get_attribute("data-theme") != theme:
-            page.click("#theme")
+            click(page, "theme")
         page.select_option("#preset", example)
         for view in VIEWS:
             page.click(f"#tab-{view}")
@@ -723,7 +714,7 @@ def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     tp.play(log=result, trainer=trainer, out=tmp_path / "page.html")
     page = opened(at=(tmp_path / "page.html").as_uri())
     reads(page, {"[data-test=recorded]": "recorded run"})
-    page.click("#end")
+    click(page, "end")
     bound = f"{result.mistakes} ≤ (R/γ*)² = 51"
     reads(page, {"[data-test=mistakes]": str(result.mistakes), "[data-test=bound]": bound})
     shows(page, {"[data-test=verdict]": "out of epochs"})
@@ -731,8 +722,7 @@ def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     shows(page, {"#notice": "10001 is more than the page runs, 10000"})
     enter(page, "#maxEpochs", "100")
     shows(page, {"[data-test=recorded]": 0, "[data-test=mistakes]": "11"})
-    page.click("#undo")
-    shows(page, {"[data-test=recorded]": 1})
+    click(page, "undo", then={"[data-test=recorded]": 1})
 
 
 HOST = """
@@ -808,16 +798,15 @@ def weights_of(page):
 def test_stochastic_steps_end_where_the_rule_ends_and_a_link_brings_them_back(opened):
     steps = {"gradient_head": "perceptron", "gradient_mode": "stochastic"}
     page = opened("view=gradient", **steps)
-    page.click("#gradient-more")
+    click(page, "gradient-more")
     assert (weights_of(page), step_of(page, "gradient")) == ([3, 2, -4], (36, 36))
     shows(page, {"#gradient-standing": "The gradient is 0"})
     assert part(page, "gradient-errors").inner_text() == "0 / 4"
     page.click("#gradient-play")  # at the end it plays once more
     page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) < 36")
-    page.click("#gradient-play")
+    click(page, "gradient-play")
     page.select_option("#gradient-tie", "strict")  # from zero weights nothing moves
-    page.click("#gradient-more")
-    shows(page, {"#gradient-standing": "zero weights never move"})
+    click(page, "gradient-more", then={"#gradient-standing": "zero weights never move"})
     assert step_of(page, "gradient") == (4, 4)
     page = opened("view=gradient", **steps)
     click(page, *["gradient-step"] * 5)
@@ -838,7 +827,7 @@ def test_steps_are_made_by_keys_and_stop_with_the_view(opened):
 
 def test_the_surface_follows_the_descent_which_diverges_beyond_the_limit(opened):
     page = opened("view=gradient", gradient_head="lms")
-    page.click("#gradient-more")
+    click(page, "gradient-more")
     drawn = {"image.heat": 1, ".contour": 9, ".optimum": 1}
     shows(page, {f"#gradient-surface {name}": count for name, count in drawn.items()})
     assert page.locator(".descent-path").first.get_attribute("d").count(",") == 51
@@ -855,33 +844,28 @@ def test_the_surface_follows_the_descent_which_diverges_beyond_the_limit(opened)
     assert start == pytest.approx([0.5, 0.5, 0], abs=0.02)
     assert weights_of(page) == pytest.approx(start, rel=1e-5)
     assert step_of(page, "gradient") == (0, 0)
-    page.click("#gradient-start-far")
+    click(page, "gradient-start-far")
     assert weights_of(page) == [-2, 1.5, 0.5]
     page = opened("view=gradient", gradient_head="lms")
     limit = tp.theory.step_limit("lms", tp.data.gate("AND", dtype=torch.float64)[0])
     shows(page, {"#gradient-limit": f"{limit:.4g}"})
     enter(page, "#gradient-lr", 3)
     shows(page, {"#gradient-limit": "above 2/L"})
-    page.click("#gradient-more")
-    shows(page, {"#gradient-standing": "Diverged"})
+    click(page, "gradient-more", then={"#gradient-standing": "Diverged"})
     assert step_of(page, "gradient")[0] < 50
 
 
 def test_more_than_two_classes_and_the_script_of_the_same_steps(opened):
     page = opened("view=gradient")
-    page.click("#csv")
+    click(page, "csv")
     page.fill("#csv-text", THREE)
-    page.click("#csv-use")
-    shows(page, {"#gradient-many": "class 1 is +1, all others are −1"})
-    page.select_option("#gradient-positive", "2")
-    shows(page, {"#gradient-many": "class 2 is +1"})
-    page.click("#gradient-more")
+    click(page, "csv-use", then={"#gradient-many": "class 1 is +1, all others are −1"})
+    choose(page, then={"#gradient-many": "class 2 is +1"}, gradient_positive="2")
+    click(page, "gradient-more")
     assert part(page, "gradient-errors").inner_text() == "0 / 6"
-    page.click("#clear")
-    shows(page, {"#gradient-standing": "Put down points"})
+    click(page, "clear", then={"#gradient-standing": "Put down points"})
     expect(page.locator("#gradient-surface")).to_be_hidden()
-    page.click("#tab-twolayer")
-    shows(page, {"#twolayer-standing": "Put down points"})
+    click(page, "tab-twolayer", then={"#twolayer-standing": "Put down points"})
     expect(page.locator("#twolayer-hiddenPlane")).to_be_hidden()
     page = opened("view=gradient", gradient_mode="minibatch", gradient_order="shuffled")
     click(page, "gradient-start-far", "gradient-more")
@@ -895,7 +879,7 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
     page = opened("view=twolayer")
     expect(page.locator("#preset")).to_have_value("XOR")
     assert part(page, "twolayer-errors").inner_text() != "0 / 4"
-    page.click("#twolayer-more")
+    click(page, "twolayer-more")
     expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", "solved")
     assert part(page, "twolayer-errors").inner_text() == "0 / 4"
     net = tp.lab.xor.train([0], steps=100, dtype=torch.float64).net(0)
@@ -905,15 +889,15 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
         own = [*net.layers[0].weight[k].tolist(), net.layers[0].bias[k].item(), net.layers[1].weight[0, k].item()]
         assert shown == pytest.approx(own, rel=1e-3)
     shows(page, {"#twolayer-hiddenPlane .point": 4, "#twolayer-plane .line.unit": 2})
-    page.click("#undo")
+    click(page, "undo")
     expect(page.locator("#preset")).to_have_value("AND")
-    page.click("#twolayer-xor")
+    click(page, "twolayer-xor")
     expect(page.locator("#preset")).to_have_value("XOR")
     page = opened("view=twolayer")
     for start, standing in (("stuck", "plateau"), ("dead", "dead"), ("relu", "solved")):
         page.select_option("#twolayer-start", start)
         for _ in range(5):
-            page.click("#twolayer-more")
+            click(page, "twolayer-more")
         expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", standing)
     made = step_of(page, "twolayer")[1]
     click(page, "twolayer-rewind", "twolayer-step")
@@ -923,15 +907,15 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
 def test_more_units_are_looked_at_two_at_a_time(opened):
     page = opened("view=twolayer", twolayer_hidden="4", twolayer_activation="sigmoid")
     assert page.locator("#twolayer-plane .line.unit").count() <= 4
-    page.select_option("#twolayer-axisX", "3")
+    choose(page, twolayer_axisX="3")
     assert page.locator("#twolayer-hiddenPlane .axis-name").all_text_contents() == ["h₄", "h₂"]
-    page.select_option("#twolayer-axisY", "3")
+    choose(page, twolayer_axisY="3")
     assert page.locator("#twolayer-hiddenPlane .axis-name").all_text_contents() == ["h₁", "h₄"]
     before = part(page, "twolayer-loss").inner_text()
-    page.click("#twolayer-newSeed")
+    click(page, "twolayer-newSeed")
     assert part(page, "twolayer-loss").inner_text() != before
-    page.select_option("#twolayer-mode", "stochastic")
-    page.click("#twolayer-step")
+    choose(page, twolayer_mode="stochastic")
+    click(page, "twolayer-step")
     names = {}
     exec(copied(page, "python"), names)
     loss = names["head"].loss(names["net"](names["X"]), names["y"]).item()
