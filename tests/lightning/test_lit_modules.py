@@ -13,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
-from torchperc.lightning.outcome import DivergenceWarning
+from torchperc.lightning.loader import DivergenceWarning
 
 L = tp.lightning
 pytestmark = [

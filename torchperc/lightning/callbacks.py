@@ -16,7 +16,7 @@ from torch import Tensor
 from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import LAST
-from torchperc.lightning.outcome import divergence
+from torchperc.lightning.loader import divergence
 from torchperc.samples.process_group import gather
 
 

@@ -90,11 +90,7 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         return "split" if self.trainer is not None and self.trainer.world_size > 1 else "none"
 
     def _evaluated(self, X: Any, y: Tensor) -> SliceLoader | list[SliceLoader]:
-        if not len(y):
-            return []
-        loader = SliceLoader(X, y, part_size(X), sharding=self._sharding)
-        loader.resumable = False  # a Trainer's sanity check reads the first batches and no more
-        return loader
+        return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""

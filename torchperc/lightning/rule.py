@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
@@ -39,8 +38,8 @@ class LitRule(LitModel):
     Logs the tags of :class:`LitClassifier`: ``mistakes`` of the epoch, ``error/train`` as their fraction of samples,
     ``loss/train`` (the perceptron criterion) and ``margin`` after the epoch, ``norm``, ``loss/val`` and ``error/val``.
     Besides, the mistake bound: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the bias in the
-    norm, ``theory/mistakes`` and ``theory/bound``. With several batches, ``loss/train`` and ``margin`` are those of
-    each batch before it is learned, and ``theory/lower`` and ``theory/bound`` are not known.
+    norm, ``theory/mistakes`` and ``theory/bound``. With several batches there is no bound, and ``loss/train`` and
+    ``margin`` are those of each batch before it is learned.
 
     Batches are (x, y) or (x, y, sample weights). Sparse samples are read on the CPU. In several processes
     (``strategy="ddp"``), each with one batch of its own samples, ``distributed="mix"`` mixes their weights after every
@@ -99,8 +98,6 @@ class LitRule(LitModel):
         self.result: RuleResult | None = None
         self.history: list[EpochRecord] = []
         self.verdict: Verdict | None = None
-        self.norm = 0.0  # of the stream's weights
-        self.total = 0.0  # Σ of the coefficients of all mistakes in the stream; NaN if it began at other weights
         self.saved: dict[str, Any] = {}  # the state of a run that is resumed
         self.wrong: list[tuple[float, float]] = []  # wrong decisions and samples of each validation loader
 
@@ -191,18 +188,16 @@ class LitRule(LitModel):
         """Learn these samples online."""
         if self.stream is None:
             self.begin_stream()
-        net: Any = uncompiled(self.net)
         scores, norm, made = self(x), self.weight_norm(), 0
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
-            self.result = self.rule.learn_chunk(self.stream, net, x, labels, sample_weight=weight)
-            self.norm, made = self.result.history[-1].norm, len(self.result.log)
-            self.total += float(self.result.log.coef.abs().sum())
+            self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
+            made = len(self.result.log)
         self.measured("train", 0, scores, y, None, norm, made)
 
     def begin_stream(self) -> None:
         """Begin online learning, or continue that of a checkpoint."""
-        saved, net = self.take_saved("stream"), uncompiled(self.net)
+        saved = self.take_saved("stream")
         try:
             self.rule.check_stream()
             if self.trainer_options["prove"]:
@@ -211,16 +206,15 @@ class LitRule(LitModel):
             raise ValueError(
                 f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
             ) from None
-        self.stream, self.history, self.verdict = self.rule.new_stream(net), [], None
-        self.total = math.nan if any(bool(values.any()) for values in net.parameters()) else 0.0
+        self.stream, self.verdict = self.rule.new_stream(uncompiled(self.net)), None
+        self.history = [EpochRecord(*record) for record in saved.get("history", ())]
         if saved:
             self.stream.load_state_dict(saved["stream"])
-            self.history = [EpochRecord(*record) for record in saved["history"]]
-            self.total, self.norm = saved["total"], saved["norm"]
 
     def parameter_norm(self) -> Tensor:
         """Return the norm of the stream's weights; the net may have their average."""
-        return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
+        norm = self.result.history[-1].norm if self.result is not None else 0.0
+        return torch.tensor(norm, dtype=exact_dtype(self.device), device=self.device)
 
     # --- the end of an epoch, and of the run ---
 
@@ -230,10 +224,8 @@ class LitRule(LitModel):
             self.wrong += gather((float(metric.errors), float(metric.samples)))
         if stage != "train":
             return
-        mistakes, upper = int(metric.mistakes), self.norm / self.total if self.total > 0 else None
-        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
-        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
-        self.log_once(values if upper is None else {**values, "theory/upper": upper})
+        mistakes, norm = int(metric.mistakes), float(self.parameter_norm())
+        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, norm, None)]
         if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
@@ -270,8 +262,8 @@ class LitRule(LitModel):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the run: log, weights, random state."""
         super().on_save_checkpoint(checkpoint)
-        rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "total": self.total, "norm": self.norm}
-        rule["history"] = [astuple(record) for record in self.history]
+        history = [astuple(record) for record in self.history]
+        rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "history": history}
         if self.run is not None:
             rule |= {"run": self.run.state_dict(), "start": self.start}
         elif self.stream is not None:
