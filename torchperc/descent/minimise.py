@@ -377,9 +377,6 @@ def _search(problem: Objective, point: Point, direction: Array, slope: float) ->
     return None
 
 
-# --- where to start, and g ↦ H⁻¹g at a point -----------------------------------------------------------------------
-
-
 def _minimum_of_sample(problem: Objective, start: Array) -> tuple[Array, Inverse | None]:
     """Return where a sample of the rows has its minimum, and H⁻¹ there, which save Hessians of all rows."""
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
