@@ -94,11 +94,10 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        labels = list(self.dataset.labels)
-        state = {"scaler": self.scaler.state(), "labels": labels, "data": self.digest, "seed": self.seed}
-        if self.target_scaler is not None:
-            state["target_scaler"] = self.target_scaler.state()
-        return state if self.encoder is None else {**state, "encoding": self.encoder.to_json()}
+        target = None if self.target_scaler is None else self.target_scaler.state()
+        fitted = {"scaler": self.scaler.state(), "labels": list(self.dataset.labels), "target_scaler": target}
+        encoding = None if self.encoder is None else self.encoder.to_json()
+        return {**fitted, "encoding": encoding, "data": self.digest, "seed": self.seed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""
