@@ -162,4 +162,4 @@ def test_geometry_of_a_net():
     x = torch.randn(6, 3)
     assert net.margin(x, net.predict(x)) > 0
     foot = tp.functional.unit_normal(net.weight) * tp.functional.offset(net.weight, net.bias)
-    assert torch.allclose(net.signed_distance(foot[None]), torch.zeros(1), atol=1e-6)
+    assert torch.allclose(net(foot[None]), torch.zeros(1), atol=1e-6)

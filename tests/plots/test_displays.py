@@ -382,7 +382,9 @@ def test_margins_are_distances():
     net = tp.Perceptron(2, dtype=X.dtype)
     tp.RuleTrainer(5, select="averaged").fit(net, X, y)
     display = plots.MarginDisplay.from_model(net, X, y, bins=20)
-    assert display.margins == pytest.approx((y * net.signed_distance(X)).numpy())
+    assert display.margins == pytest.approx(
+        (y * tp.functional.signed_distance(X, net.weight, net.bias)).detach().numpy()
+    )
     wrong = int((net.predict(X) != y).sum())
     assert (heights(display.right_), heights(display.wrong_)) == (200 - wrong, wrong)
     assert all(bar.get_x() >= -1e-12 for bar in display.right_ if bar.get_height())

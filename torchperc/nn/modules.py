@@ -121,11 +121,6 @@ class Perceptron(_Linear):
         return super().forward(x).squeeze(-1)
 
     @torch.no_grad()
-    def signed_distance(self, x: Tensor) -> Tensor:
-        """Return the signed distance of points from the boundary, (w·x + b)/‖w‖."""
-        return tpf.signed_distance(x, self.weight, self.bias)
-
-    @torch.no_grad()
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the geometric margin, min y·(w·x + b)/‖w‖."""
         return tpf.geometric_margin(x, y, self.weight, self.bias)
@@ -189,8 +184,7 @@ class JointPerceptron(_Net):
     """
 
     num_classes: int
-    weight: nn.Parameter
-    bias: None
+    bias: None = None
 
     def __init__(
         self,
@@ -217,7 +211,6 @@ class JointPerceptron(_Net):
         if len(shape) != 3 or shape[:2] != (1, num_classes):
             raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {shape} for N = 1")
         self.weight = nn.Parameter(torch.empty(1, probe.shape[2], dtype=dtype, device=device))
-        self.register_parameter("bias", None)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -270,11 +263,10 @@ class MLP(_Net):
         self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
         if activation in ("sign", "step", torch.sign, torch.sgn):
             raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use its relative 'tanh'")
-        name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
-        self.activation_name = name
-        self.activation = (
-            activation if callable(activation) else ACTIVATIONS[check_choice("activation", name, tuple(ACTIVATIONS))]
-        )
+        self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
+        if not callable(activation):
+            activation = ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]
+        self.activation = activation
         sizes = pairwise((in_features, *self.hidden, num_classes or 1))
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
             self.layers = nn.ModuleList(nn.Linear(*size, device=device, dtype=dtype) for size in sizes)
