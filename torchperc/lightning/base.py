@@ -351,15 +351,16 @@ class LitDescent(LitModel):
 
     def warn_of_a_large_lr(self, batch: Any) -> None:
         """Warn if plain full-batch descent in one process is certain to diverge."""
-        net, X, lr = uncompiled(self.net), self.unpack(batch)[0].detach(), self.lr or 0.0
+        net, lr, head = uncompiled(self.net), self.lr or 0.0, self.head
         alone = self.trainer.world_size == self.trainer.num_training_batches == 1 and self.make_optimizer is None
-        work = (X._nnz() if is_sparse(X) else X.numel()) * X.shape[-1]
-        if not alone or work > _WORTH_A_LOOK or not isinstance(net, nn.Linear) or not isinstance(self.head, _CURVED):
+        if not alone or not isinstance(net, nn.Linear) or not isinstance(head, _CURVED):
             return
-        if X.dtype.itemsize >= 4 and X.shape[-1] == net.in_features:
+        X = self.unpack(batch)[0].detach()
+        work = (X._nnz() if is_sparse(X) else X.numel()) * X.shape[-1]
+        if work <= _WORTH_A_LOOK and X.dtype.itemsize >= 4 and X.shape[-1] == net.in_features:
             classes = None if len(net.weight) == 1 else len(net.weight)
-            warned = partial(rate_warning, head=self.head, X=X.cpu(), bias=net.bias is not None, num_classes=classes)
-            if warned(lr if isinstance(self.head, SquaredHead) else lr / _LOGISTIC_BEARS):
+            warned = partial(rate_warning, head=head, X=X.cpu(), bias=net.bias is not None, num_classes=classes)
+            if warned(lr if isinstance(head, SquaredHead) else lr / _LOGISTIC_BEARS):
                 warnings.warn(str(warned(lr)), UserWarning, stacklevel=2)
 
     # --- update="sample" ---

@@ -81,12 +81,8 @@ def plain(value: Any, at: str = "") -> Any:
         >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "shape": torch.Size((2,))})
         {'file': 'a/b', 'lr': 0.5, 'shape': (2,)}
     """
-    if isinstance(value, Enum):
-        value = value.value
-    elif isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    elif isinstance(value, np.generic):
-        value = value.item()
+    value = value.value if isinstance(value, Enum) else value.item() if isinstance(value, np.generic) else value
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, bool):
         return value
     for kind in (str, int, float):

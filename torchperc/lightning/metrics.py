@@ -58,8 +58,8 @@ class EpochMetric(Metric):
             self.merge()
 
     def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return the numbers of a batch, besides its size and loss."""
-        return ()
+        """Return the numbers of a batch, besides its size and loss: those that are given, if nothing is to compute."""
+        return batch
 
     def merge(self) -> None:
         """Merge the rows into the states."""

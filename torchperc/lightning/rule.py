@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
 from itertools import zip_longest
@@ -85,10 +85,9 @@ class LitRule(LitModel):
             units = len(getattr(uncompiled(self.net), "weight", ()))
             class_weight = label_factors(class_weight, None if units == 1 else units)
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
-        options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
-        options |= {"engine": engine, "seed": seed, "margin": margin, "prove": prove}
-        options |= {"class_weight": class_weight, "distributed": distributed}
-        self.trainer_options = plain(options)
+        options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
+        options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}
+        self.trainer_options: dict[str, Any] = plain({**options, "distributed": distributed})
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
         check_net(uncompiled(self.net))
         self.save_arguments(**self.trainer_options)
@@ -291,11 +290,9 @@ class LitRule(LitModel):
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two batches are equal; nothing is read of tensors that share memory."""
-    pairs = zip_longest(_stored(one), _stored(other), fillvalue=torch.empty(0))
+    stored = []  # tensors of each batch, of sparse samples those that they are made of
+    for x, *others in (one, other):
+        samples = [x.crow_indices(), x.col_indices(), x.values()] if is_sparse(x) else [x]
+        stored.append(samples + [each for each in others if each is not None])
+    pairs = zip_longest(*stored, fillvalue=torch.empty(0))
     return all(a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(a, b)) for a, b in pairs)
-
-
-def _stored(batch: tuple[Any, ...]) -> Iterator[Tensor]:
-    """Yield the tensors of a batch, of a sparse one those that it is made of."""
-    for each in (each for each in batch if each is not None):
-        yield from (each.crow_indices(), each.col_indices(), each.values()) if is_sparse(each) else (each,)

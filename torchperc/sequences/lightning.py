@@ -65,10 +65,6 @@ class ChainMetric(EpochMetric):
         super().__init__(exact)
         self.add_sums("errors", "tokens", "wrong", "mistakes")
 
-    def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return wrong tags, tokens, sequences with a wrong tag, and mistakes of a batch, which are given."""
-        return batch
-
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name."""
         found = {"error": self.errors / self.tokens, "error/sequence": self.wrong / self.samples}
