@@ -255,7 +255,10 @@ class LitModel(pl.LightningModule):
                 )
         names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
         state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
-        checkpoint["state_dict"] = {names.get(name, name): values for name, values in state.items()}
+        checkpoint["state_dict"] = state = {names.get(name, name): values for name, values in state.items()}
+        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
+        if any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found:
+            raise CheckpointError(f"the checkpoint is of another net: it has {found}, this net has {here}")
         self.unfinished = checkpoint["metrics"][self.global_rank] if resumed else None
 
     @classmethod

@@ -116,7 +116,7 @@ def verified(path: str | Path) -> tuple[bytes, bool]:
     except Exception:  # whatever zipfile makes of wrong bytes
         intact = False
     if not intact:
-        raise CheckpointError(f"{path} is damaged: its checksum does not match; use another checkpoint")
+        raise CheckpointError(f"{path} is cut short or damaged: its checksum does not match; use another checkpoint")
     return content, sealed
 
 
