@@ -18,6 +18,8 @@ CHATTER = (
     "ignore:.*exists and is not empty",
     "ignore:.*smaller than the logging interval",
     "ignore:Using ModelCheckpoint with manual optimization and every_n_train_steps",
+    "ignore:Total length of `list` across ranks is zero",
+    "ignore:You called `self.log",
 )
 
 
@@ -45,6 +47,28 @@ def fit(folder, lit, train=None, val=None, epochs=3, callbacks=(), ckpt_path=Non
     trainer = pl.Trainer(callbacks=list(callbacks), **settings)
     trainer.fit(lit, loader(TRAIN, 20) if train is None else train, val, ckpt_path=ckpt_path, weights_only=True)
     return trainer
+
+
+QUIET = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+QUIET |= {"enable_checkpointing": False, "num_sanity_val_steps": 0}
+
+
+def trained(lit, train, val=None, epochs=3, callbacks=(), **options):
+    """Train without loggers."""
+    trainer = pl.Trainer(max_epochs=epochs, callbacks=list(callbacks), **QUIET | options)
+    trainer.fit(lit, train, val)
+    return trainer
+
+
+class History(pl.Callback):
+    """Metrics and weights that a callback of the user's finds at the end of each epoch."""
+
+    def __init__(self):
+        self.epochs, self.weights = [], []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+        self.weights.append(torch.cat([p.detach().flatten() for p in pl_module.net.parameters()]))
 
 
 def board(folder):

@@ -118,7 +118,7 @@ def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):
     assert torch.equal(nets[0].weight, nets[1].weight)
 
 
-@pytest.mark.filterwarnings("default::torchperc.lightning.outcome.DivergenceWarning")
+@pytest.mark.filterwarnings("default::torchperc.lightning.loader.DivergenceWarning")
 @pytest.mark.filterwarnings("default:lr=.* is above 2/L")
 def test_a_diverging_run_says_so_before_and_after_in_a_line_each(call, tmp_path):
     words = ("--config", CONFIGS / "experiment/cancer-lms-epsilon.yaml", "--out", tmp_path / "run", *QUIET)

@@ -105,11 +105,6 @@ def use_weights(path):
     return made_of(net.weight, net.bias, repr(texts))
 
 
-def tagged():
-    X = np.random.default_rng(0).integers(0, 2, (6, 4, 3)).astype(float)
-    return X, X[:, :, :2].argmax(2)
-
-
 # --- tables ---
 
 

@@ -196,37 +196,16 @@ def test_foreign_files_are_refused_and_run_nothing(tmp_path):
     assert trap.exists()  # the trap works
 
 
-def test_there_must_be_weights_and_a_file(tmp_path):
+def test_there_must_be_a_run_and_a_file(tmp_path):
     path = tmp_path / "a.ckpt"
-    for value in ({"weights": torch.ones(1)}, [1, 2], {"state_dict": [1]}):
-        with pytest.raises(CheckpointError, match=r"cannot write .*a\.ckpt: there is no 'state_dict'"):
-            SafeCheckpointIO().save_checkpoint(value, path)
+    for value in ({"weights": torch.ones(1)}, [1, 2], {"state_dict": {}}):
         path.write_bytes(_seal(archive(value)))
-        with pytest.raises(CheckpointError, match=r"cannot load .*a\.ckpt: there is no 'state_dict'"):
+        with pytest.raises(CheckpointError, match=r"cannot load .*a\.ckpt: there is no run to resume"):
             load(path)
-        path.unlink()
+    path.unlink()
     for missing in (path, tmp_path):
         with pytest.raises(CheckpointError, match=f"cannot read {missing} "):
             load(missing)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_what_is_not_finite_is_neither_written_nor_loaded(tmp_path, bad):
-    path, checkpoint = saved(tmp_path)
-    before = path.read_bytes()
-    weights = {"state_dict": {"net.weight": torch.tensor([[1.0, bad]])}}
-    moments = {"state_dict": {}, "optimizer_states": [{"state": {0: {"exp_avg": torch.tensor([bad])}}}]}
-    for value, name in ((weights, "state_dict.net.weight"), (moments, "optimizer_states[0].state.0.exp_avg")):
-        with pytest.raises(CheckpointError) as written:
-            SafeCheckpointIO().save_checkpoint(value, path)
-        assert f"cannot write {path}: {name} holds {bad}" in str(written.value)
-        assert path.read_bytes() == before
-        (tmp_path / "bad.ckpt").write_bytes(_seal(archive(value)))
-        with pytest.raises(CheckpointError) as loaded:
-            load(tmp_path / "bad.ckpt")
-        assert f"bad.ckpt: {name} holds {bad}" in str(loaded.value)
-    score = {**checkpoint, "callbacks": {"EarlyStopping": {"best_score": torch.tensor(bad)}}}
-    SafeCheckpointIO().save_checkpoint(score, path)  # a score before the first epoch may be infinite
 
 
 # --- plain types ---

@@ -38,15 +38,8 @@ def data(net, dtype):
 def saved(folder, lit, size=60, epochs=2, **options):
     keep = ModelCheckpoint(folder, "kept")
     dtype = next(lit.net.parameters()).dtype
-    fit(
-        folder,
-        lit,
-        loader(data(lit.net, dtype), size),
-        epochs=epochs,
-        callbacks=[keep],
-        enable_checkpointing=True,
-        **options,
-    )
+    train = loader(data(lit.net, dtype), size)
+    fit(folder, lit, train, epochs=epochs, callbacks=[keep], enable_checkpointing=True, **options)
     return folder / "kept.ckpt"
 
 

@@ -5,35 +5,19 @@ import math
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
+from plain import CHATTER, History, trained
 from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 from torchmetrics.classification import MulticlassAccuracy
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
-from torchperc.lightning.outcome import DivergenceWarning
+from torchperc.lightning.loader import DivergenceWarning
 
 L = tp.lightning
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
-    pytest.mark.filterwarnings("ignore:The number of training batches"),
-    pytest.mark.filterwarnings("ignore:You called `self.log"),
-]
+pytestmark = [pytest.mark.filterwarnings(each) for each in CHATTER]
 HEADS = [tp.PerceptronHead(), tp.PerceptronHead(tie="sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
-
-
-def trained(lit, train, val=None, epochs=3, callbacks=(), **options):
-    L.quiet()
-    trainer = pl.Trainer(
-        accelerator="cpu", max_epochs=epochs, callbacks=list(callbacks), logger=False, enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, num_sanity_val_steps=0, **options,
-    )  # fmt: skip
-    trainer.fit(lit, train, val)
-    return trainer
 
 
 def noisy(count=80, width=4, classes=None, seed=0):
@@ -132,14 +116,8 @@ def test_errors_are_those_of_torchmetrics(update, head, data):
     labels = 2 * y - 1 if classes == 2 else y
     net, own = (linear(X.shape[1], None if classes == 2 else classes) for _ in range(2))
     lit = L.LitClassifier(net, head, lr=0.01, update=update)
-    found = []
-
-    class Watch(pl.Callback):
-        def on_train_epoch_end(self, trainer, module):
-            found.append(float(trainer.callback_metrics["error/train"]))
-
-    loaders = [L.SliceLoader(X, labels, 50, "given") for _ in range(2)]
-    trainer = trained(lit, *loaders, epochs=2, callbacks=[Watch()])
+    history, loaders = History(), [L.SliceLoader(X, labels, 50, "given") for _ in range(2)]
+    trainer = trained(lit, *loaders, epochs=2, callbacks=[history])
     step, expected = torch.optim.SGD(own.parameters(), lr=lit.lr), []
     for _ in range(2):
         metric = MulticlassAccuracy(classes, average="micro")
@@ -150,6 +128,7 @@ def test_errors_are_those_of_torchmetrics(update, head, data):
             lit.head.loss(scores, target).backward()
             step.step()
         expected.append(1 - float(metric.compute()))
+    found = [epoch["error/train"] for epoch in history.epochs]
     assert found == pytest.approx(expected, abs=1e-6)  # torchmetrics divides in float32
     metric = MulticlassAccuracy(classes, average="micro")
     metric.update(*named_classes(lit.head, lit(X).detach(), labels))

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
+from plain import CHATTER, History, trained
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, root_mean_squared_error
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -16,31 +16,12 @@ import torchperc as tp
 from torchperc.lightning.metrics import RegressionMetric
 
 L = tp.lightning
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(LeafSpec|many workers|no `val_dataloader|number of training batches)"
-)
+pytestmark = [pytest.mark.filterwarnings(each) for each in CHATTER]
 
 rng = np.random.default_rng(0)
 X = torch.from_numpy(rng.normal(size=(40, 3)))
 Y = X @ torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64) + 60 + torch.from_numpy(rng.normal(size=40))
 WEIGHT = torch.arange(40) % 3 / 2
-
-
-class History(pl.Callback):
-    def __init__(self):
-        self.epochs = []
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
-
-
-def trained(lit, loader, val=None, epochs=3, callbacks=(), **options):
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-    trainer = pl.Trainer(
-        accelerator="cpu", devices=1, max_epochs=epochs, callbacks=list(callbacks), logger=False, **quiet | options
-    )
-    trainer.fit(lit, loader, val)
-    return trainer
 
 
 def net(outputs=1):

@@ -8,7 +8,7 @@ import plain
 import pytest
 import pytorch_lightning as pl
 import torch
-from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
+from plain import TRAIN, VAL, History, board, descent, evaluation, fit, loader, table
 from pytorch_lightning.callbacks import ModelCheckpoint
 from scipy.sparse import csr_array
 from torch.optim.lr_scheduler import CosineAnnealingLR
@@ -20,6 +20,12 @@ L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
 GRADIENT = ["loss/train", "error/train", "mistakes", "margin", "norm"]
 THEORY = ["theory/lower", "theory/upper", "theory/mistakes"]
+LITS = {
+    "gradient": lambda: L.LitClassifier(tp.Perceptron(3)),
+    "sample": lambda: L.LitClassifier(tp.Perceptron(3), update="sample"),
+    "rule": lambda: L.LitRule(tp.Perceptron(3)),
+}
+BOTH = pytest.mark.parametrize("lit", [LITS["gradient"](), LITS["rule"]()], ids=["gradient", "rule"])
 
 
 def batches(size=20):
@@ -78,9 +84,7 @@ def test_validation_within_an_epoch_and_every_second_epoch(tmp_path):
     assert len(table(tmp_path / "two")["loss/train"]) == 4
 
 
-@pytest.mark.parametrize(
-    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
-)
+@BOTH
 def test_several_loaders_have_lightnings_suffix(tmp_path, lit):
     trainer = fit(tmp_path, lit, loader(TRAIN), [loader(VAL, 10), loader(TRAIN, 7)])
     curves = board(tmp_path)
@@ -107,30 +111,16 @@ def test_accumulated_gradients_count_every_sample_once(tmp_path):
 
 
 def test_a_run_that_max_steps_cuts_short_logs_what_was_seen(tmp_path):
-    callback = Seen()
-    trainer = fit(
-        tmp_path, L.LitClassifier(tp.Perceptron(3), lr=0.5), loader(TRAIN, 20), max_steps=5, callbacks=[callback]
-    )
+    lit, history = L.LitClassifier(tp.Perceptron(3), lr=0.5), History()
+    trainer = fit(tmp_path, lit, loader(TRAIN, 20), max_steps=5, callbacks=[history])
     assert trainer.global_step == 5
     cut = list(descent(batches(), 1, 0.5, plain.perceptron_criterion))
     assert table(tmp_path)["error/train"][0] == cut[0]["error/train"]
     assert len(table(tmp_path)["error/train"]) == 2
-    assert callback.errors == table(tmp_path)["error/train"]
+    assert [epoch["error/train"] for epoch in history.epochs] == table(tmp_path)["error/train"]
 
 
-class Seen(pl.Callback):
-    """What a callback of the user's finds at the end of an epoch."""
-
-    def __init__(self):
-        self.errors = []
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        self.errors.append(float(trainer.callback_metrics["error/train"]))
-
-
-@pytest.mark.parametrize(
-    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
-)
+@BOTH
 def test_a_fast_run_for_developers(tmp_path, lit):
     trainer = pl.Trainer(fast_dev_run=True, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
     trainer.fit(lit, loader(TRAIN, 20), loader(VAL))
@@ -317,28 +307,22 @@ def test_a_batch_whose_weights_are_all_zero_changes_nothing_and_is_counted(tmp_p
 # --- other batches ---
 
 
-@pytest.mark.parametrize(
-    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
-)
-@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found Tensor"), ({"x": 1}, "found dict")])
-def test_other_batches_are_refused_in_one_line(tmp_path, lit, dataset, message):
-    data = TensorDataset(*dataset) if isinstance(dataset, tuple) else [dataset] * 3
-    with pytest.raises(TypeError, match=rf"a batch must be \(x, y\) or \(x, y, sample_weight\), {message}"):
-        fit(tmp_path, lit, DataLoader(data, 3))
+X, Y = TRAIN
+BATCHES = {
+    "no labels": (TensorDataset(X), TypeError, r"a batch must be \(x, y\) or \(x, y, sample_weight\), found Tensor"),
+    "dict": ([{"x": 1}] * 60, TypeError, r"a batch must be \(x, y\) or \(x, y, sample_weight\), found dict"),
+    "column": (TensorDataset(X, Y[:, None]), ValueError, r"\(20, 1\)"),
+    "one-hot": (TensorDataset(X, torch.eye(3)[X.argmax(1)]), ValueError, r"\(20, 3\)"),
+    "0/1": (TensorDataset(X, (Y + 1) // 2), ValueError, r"-1 and \+1, found \[?0, 1"),
+}
 
 
-@pytest.mark.parametrize("kind", ["gradient", "sample", "rule"])
-@pytest.mark.parametrize(
-    ("y", "message"), [(TRAIN[1][:, None], r"\(20, 1\)"), (torch.eye(3)[TRAIN[0].argmax(1)], r"\(20, 3\)")]
-)
-def test_labels_of_another_shape_are_refused(tmp_path, kind, y, message):
-    lit = (
-        L.LitRule(tp.Perceptron(3))
-        if kind == "rule"
-        else L.LitClassifier(tp.Perceptron(3), update="sample" if kind == "sample" else "batch")
-    )
-    with pytest.raises(ValueError, match=message):
-        fit(tmp_path, lit, loader((TRAIN[0], y), 20))
+@pytest.mark.parametrize("kind", LITS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_batches_that_are_not_samples_with_labels_are_refused(tmp_path, kind, batch):
+    lit, (data, error, message) = LITS[kind](), BATCHES[batch]
+    with pytest.raises(error, match=message):
+        fit(tmp_path, lit, DataLoader(data, 20))
     assert not lit.net.weight.any()
 
 
@@ -388,12 +372,6 @@ def test_samples_in_parts_need_a_batch_size(tmp_path):
     fit(tmp_path / "here", here, L.SliceLoader(csr_array(TRAIN[0].numpy()), TRAIN[1], 20), epochs=2)
     fit(tmp_path / "there", there, L.SliceLoader(parts, TRAIN[1], 20), epochs=2)
     assert torch.equal(here.net.weight, there.net.weight)
-
-
-def test_labels_of_zero_and_one_are_refused(tmp_path):
-    for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
-        with pytest.raises(ValueError, match=r"-1 and \+1, found \[?0, 1"):
-            fit(tmp_path, lit, loader((TRAIN[0], (TRAIN[1] + 1) // 2)))
 
 
 # --- resumed runs ---

@@ -9,7 +9,7 @@ import plain
 import pytest
 import pytorch_lightning as pl
 import torch
-from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
+from plain import TRAIN, VAL, History, board, descent, evaluation, fit, loader, table
 from pytorch_lightning import callbacks as stock
 from pytorch_lightning.cli import LightningCLI
 from pytorch_lightning.tuner import Tuner
@@ -35,21 +35,8 @@ def batches(kind):
     return loader(TRAIN, None if kind == "rule" else 20)
 
 
-def silent(folder, epochs=3, **options):
-    return pl.Trainer(
-        accelerator="cpu", max_epochs=epochs, logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=folder, **options,
-    )  # fmt: skip
-
-
-class Weights(pl.Callback):
-    """The weights after every epoch."""
-
-    def __init__(self):
-        self.kept = []
-
-    def on_train_epoch_end(self, trainer, pl_module):
-        self.kept.append(torch.cat([p.detach().flatten() for p in pl_module.net.parameters()]))
+def silent(folder, epochs=3):
+    return pl.Trainer(max_epochs=epochs, default_root_dir=folder, **plain.QUIET)
 
 
 # --- callbacks that look at metrics ---
@@ -71,7 +58,7 @@ def test_early_stopping_stops_where_the_validation_loss_says(tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_best_checkpoints_are_those_of_the_lowest_errors(tmp_path, kind):
     keep = stock.ModelCheckpoint(tmp_path, "{epoch}", monitor="error/val", save_top_k=2)
-    weights = Weights()
+    weights = History()
     trainer = fit(
         tmp_path, made(kind), batches(kind), loader(VAL), 6, [weights, keep], enable_checkpointing=True
     )  # fmt: skip
@@ -80,7 +67,7 @@ def test_the_best_checkpoints_are_those_of_the_lowest_errors(tmp_path, kind):
     assert float(keep.best_model_score) == min(errors)
     best = type(trainer.lightning_module).load_from_checkpoint(keep.best_model_path)
     at = int(keep.best_model_path.split("=")[1].split(".")[0])
-    assert torch.equal(torch.cat([p.detach().flatten() for p in best.net.parameters()]), weights.kept[at])
+    assert torch.equal(torch.cat([p.detach().flatten() for p in best.net.parameters()]), weights.weights[at])
     assert evaluation(best.net, VAL, LOSS)[1] == min(errors)
 
 
@@ -200,10 +187,10 @@ def test_an_optimizer_that_asks_for_the_loss_again_counts_each_sample_once(tmp_p
 
 
 def test_averaged_weights_are_the_mean_of_the_epochs(tmp_path):
-    weights, lit = Weights(), made("gradient")
+    weights, lit = History(), made("gradient")
     average = stock.StochasticWeightAveraging(0.5, swa_epoch_start=2, annealing_epochs=1)
     fit(tmp_path, lit, batches("gradient"), epochs=6, callbacks=[weights, average])
-    mean = torch.stack(weights.kept[:-1]).mean(0)  # Lightning averages as an epoch starts, from the second one here
+    mean = torch.stack(weights.weights[:-1]).mean(0)  # Lightning averages as an epoch starts, from the second one here
     assert torch.allclose(torch.cat([p.detach().flatten() for p in lit.net.parameters()]), mean, rtol=1e-5)
 
 

@@ -12,7 +12,7 @@ from torch import nn
 import torchperc as tp
 from torchperc import plots
 from torchperc.lightning import Board, LitClassifier, LitRule, TabularDataModule, make_trainer
-from torchperc.lightning.outcome import DivergenceWarning
+from torchperc.lightning.loader import DivergenceWarning
 
 CURVES = ["loss/train", "loss/val", "error/train", "error/val", "mistakes", "norm", "margin"]
 NO_VALIDATION = [name for name in CURVES if not name.endswith("/val")]
@@ -27,7 +27,7 @@ def run(folder, lit, data, epochs, **options):
 
 
 def events(folder):
-    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "histograms": 0, "tensors": 0})
+    found = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0, "tensors": 0})
     return found.Reload()
 
 
@@ -132,7 +132,7 @@ def test_the_margin_is_drawn_through_the_nearest_sample_and_only_if_there_is_one
     assert drawn[1][2].margin == pytest.approx(float((y * found.lit.net(X)).min().detach()))
 
 
-# --- layout, pictures, histograms, graph ---
+# --- pictures ---
 
 
 @pytest.mark.parametrize(
@@ -142,20 +142,10 @@ def test_pictures_come_first_last_and_at_intervals(name, expected, request):
     found = request.getfixturevalue(name)
     assert found.events.Tags()["images"] == ["boundary"]
     assert steps(found, "boundary", "Images") == expected
-    for tag in found.events.Tags()["histograms"]:
-        assert steps(found, tag, "Histograms") == expected
 
 
-def test_four_features_have_histograms_and_no_picture(iris):
-    tags = iris.events.Tags()
-    assert (tags["images"], sorted(tags["histograms"])) == ([], ["weights/bias", "weights/weight"])
-
-
-def test_histograms_hold_the_weights(rule, xor):
-    last = rule.events.Histograms("weights/weight")[-1].histogram_value
-    assert (last.min, last.max, last.num, last.sum) == (2.0, 3.0, 2, 5.0)
-    names = [f"weights/{name}" for name, _ in xor.lit.net.named_parameters()]
-    assert sorted(xor.events.Tags()["histograms"]) == sorted(names)
+def test_four_features_have_no_picture(iris):
+    assert iris.events.Tags()["images"] == []
 
 
 @pytest.mark.parametrize("picture_every", [-1, 0.5, "often"])

@@ -161,4 +161,5 @@ def test_geometry_of_a_net():
     net = tp.Perceptron(3, init="normal", seed=0)
     x = torch.randn(6, 3)
     assert net.margin(x, net.predict(x)) > 0
-    assert torch.allclose(net.signed_distance(net.unit_normal()[None] * net.offset()), torch.zeros(1), atol=1e-6)
+    foot = tp.functional.unit_normal(net.weight) * tp.functional.offset(net.weight, net.bias)
+    assert torch.allclose(net(foot[None]), torch.zeros(1), atol=1e-6)

@@ -131,7 +131,7 @@ def test_more_features_are_projected_onto_w_and_the_rest():
         own, (across, up) = X[y == label].numpy(), np.asarray(points.get_offsets()).T
         assert across == pytest.approx(own @ u, abs=1e-9)
         assert np.abs(up) == pytest.approx(np.abs(own @ v), abs=1e-8)
-    margin, offset = float(net.margin(X, y)), float(net.offset())
+    margin, offset = float(net.margin(X, y)), float(tp.functional.offset(net.weight.data, net.bias.data))
     assert legend_of(display)[1] == f"nearest sample: {margin:.3g}"
     lines = sorted((points_of(display.boundary_) | points_of(display.margin_)).items())
     places = [points[:, 0] - offset for _, points in lines]
@@ -357,7 +357,9 @@ def test_margins_are_distances():
     net = tp.Perceptron(2, dtype=X.dtype)
     tp.RuleTrainer(5, select="averaged").fit(net, X, y)
     display = plots.MarginDisplay.from_model(net, X, y, bins=20)
-    assert display.margins == pytest.approx((y * net.signed_distance(X)).numpy())
+    assert display.margins == pytest.approx(
+        (y * tp.functional.signed_distance(X, net.weight, net.bias)).detach().numpy()
+    )
     wrong = int((net.predict(X) != y).sum())
     assert (heights(display.right_), heights(display.wrong_)) == (200 - wrong, wrong)
     assert display.smallest_.get_xdata()[0] == pytest.approx(float(net.margin(X, y)))

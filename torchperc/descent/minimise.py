@@ -92,19 +92,9 @@ class Objective:
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, index: Array) -> Objective:
-        """Return the same objective over some of the samples."""
-        X, y, weight = self.X[index], self.y[index], self.sample_weight[index]
-        return Objective(self.head, X, y, self.net, self.l2, weight)
-
     def rounded(self, weights: Array) -> Array:
         """Return the nearest weights that the net can hold."""
         return np.asarray(torch.from_numpy(weights).to(self.net.weight.dtype).double())
-
-    @property
-    def zero_loss(self) -> float:
-        """The loss of zero weights."""
-        return float(self._terms(np.zeros((len(self), self.units)), slice(None))[0] @ self.sample_weight) / len(self)
 
     def at(self, weights: Array) -> Point:
         """Return loss, gradient and curvature at some weights, from one reading of the samples."""
@@ -112,7 +102,7 @@ class Objective:
         scores, curvature = np.empty((2, len(self), self.units))
         for x, part in self._chunks():
             scores[part] = self._scores(x, weights)
-            losses, slope, curvature[part] = self._terms(scores[part], part)
+            losses, slope, curvature[part] = self.terms(scores[part], part)
             loss += float(losses @ self.sample_weight[part])
             self._add_rows(gradient, slope, x, part)
         loss = loss / len(self) + float((self.penalty * weights**2).sum()) / 2
@@ -179,7 +169,7 @@ class Objective:
         if self.bias:
             total[:, -1] += factors.sum(0)
 
-    def _terms(self, scores: Array, part: slice) -> tuple[Array, Array, Array]:
+    def terms(self, scores: Array, part: slice) -> tuple[Array, Array, Array]:
         """Return losses (n,), slopes (n, K) and curvature (n, K) of some samples."""
         target = self.target[part]
         if self.squared:
@@ -328,7 +318,8 @@ def _newton(
 
     Without a minimum, either all samples are right, or steps move scores far although the loss hardly changes.
     """
-    point, zero_loss = problem.at(problem.rounded(start)), problem.zero_loss
+    zero, _, _ = problem.terms(np.zeros((len(problem), problem.units)), slice(None))
+    point, zero_loss = problem.at(problem.rounded(start)), float(zero @ problem.sample_weight) / len(problem)
     smallest = torch.finfo(problem.net.weight.dtype).eps * zero_loss
     if not point.loss <= zero_loss and not problem.squared:  # also if it is NaN
         point = problem.at(np.zeros_like(start))
@@ -343,9 +334,8 @@ def _newton(
             inverse = inverse_at(point)
             direction, slope, gap = _step(inverse, point, scale)
         if previous / 2 < gap < ROUNDING:
-            return (
-                (point, gap, step, False, inverse) if gap < previous else (before, previous, step - 1, False, inverse)
-            )
+            point, gap, step = (point, gap, step) if gap < previous else (before, previous, step - 1)
+            return point, gap, step, False, inverse
         flat = problem.l2 == 0 and gap <= FLAT and not problem.squared
         drifts = drifts + 1 if flat and np.abs(problem.at(direction).scores).max() > FAR else 0
         unbounded = drifts == DRIFTS or problem.separates(point)
@@ -377,15 +367,14 @@ def _search(problem: Objective, point: Point, direction: Array, slope: float) ->
     return None
 
 
-# --- where to start, and g ↦ H⁻¹g at a point -----------------------------------------------------------------------
-
-
 def _minimum_of_sample(problem: Objective, start: Array) -> tuple[Array, Inverse | None]:
     """Return where a sample of the rows has its minimum, and H⁻¹ there, which save Hessians of all rows."""
     size = max(len(problem) // SAMPLED, 4 * problem.width * problem.units, 1000)
     if 4 * size > len(problem):
         return start, None
-    sample = problem.take(np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False)))
+    at = np.sort(np.random.default_rng(0).choice(len(problem), size, replace=False))
+    options = {"net": problem.net, "l2": problem.l2, "sample_weight": problem.sample_weight[at]}
+    sample = Objective(problem.head, problem.X[at], problem.y[at], **options)
     point, *_, inverse = _newton(sample, start, partial(_inverse_by_cholesky, sample), 0.1 * problem.width / size, 20)
     return point.weights, inverse
 

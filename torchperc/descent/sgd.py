@@ -65,8 +65,10 @@ def descend(
             raise ValueError(f"y holds values up to {largest:g}, which {net.weight.dtype} cannot hold; scale y")
         labels = labels.to(net.weight.dtype).double()
     lr, l2 = check_number("lr", lr, at_least=0), check_number("l2", l2, at_least=0)
-    at = np.arange(len(rows)) if order is None else _sample_numbers(order, len(rows))
-    rates = np.full(len(rows), lr)
+    at = np.arange(len(rows)) if order is None else as_tensor(order, "order").cpu().numpy()
+    if at.dtype.kind not in "iu" or at.ndim != 1 or not at.size or at.min() < 0 or at.max() >= len(rows):
+        raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension, found {order!r:.80}")
+    at, rates = at.astype(np.int64), np.full(len(rows), lr)
     if sample_weight is not None:
         rates *= check_sample_weight(sample_weight, len(rows)).cpu().numpy()
     if l2 and l2 * rates.max() >= 1:
@@ -104,18 +106,6 @@ def _run(
     if bias is not None:
         bias.copy_(torch.from_numpy(b))
     return torch.from_numpy(seen).to(weight)
-
-
-def _sample_numbers(order: Data, count: int) -> Any:
-    """Return the order of presentation as an int64 array."""
-    try:
-        numbers = as_tensor(order, "order").cpu().numpy()
-    except (TypeError, ValueError):  # ragged, or no numbers
-        numbers = np.empty(0)
-    inside = numbers.size and numbers.min() >= 0 and numbers.max() < count
-    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not inside:
-        raise ValueError(f"order must be sample numbers 0 to {count - 1} in one dimension, found {order!r:.80}")
-    return numbers.astype(np.int64)
 
 
 def check_linear(net: nn.Module) -> LinearNet:

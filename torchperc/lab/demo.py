@@ -11,7 +11,7 @@ from rich.table import Table
 
 from torchperc import data
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
-from torchperc.lightning.outcome import wrong_decisions
+from torchperc.lightning.loader import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
 from torchperc.reports import Report, Text, runs

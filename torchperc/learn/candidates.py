@@ -18,7 +18,7 @@ from torchperc.data.prepared_data import PreparedData
 from torchperc.data.scaling import in_chunks
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
-from torchperc.lightning.outcome import divergence, predictions
+from torchperc.lightning.loader import divergence, predictions
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.heads import head as head_by_name

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchperc._files import write_atomically
 from torchperc.data.prepared_data import PreparedData
 from torchperc.learn.candidates import Trained, TrainedModule, names
-from torchperc.lightning.outcome import predictions, wrong_decisions
+from torchperc.lightning.loader import predictions, wrong_decisions
 from torchperc.model.model import FittedModel
 from torchperc.model.model_file import MODEL
 from torchperc.reports.results import RESULTS, Candidate, Fit, Tally

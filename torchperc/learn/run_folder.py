@@ -11,7 +11,7 @@ from torchperc.data.prepared_data import PreparedData
 from torchperc.learn import candidates, results
 from torchperc.learn.candidates import Trained, TrainedModule
 from torchperc.learn.results import LearnResult
-from torchperc.lightning.outcome import fitted_model
+from torchperc.lightning.loader import fitted_model
 from torchperc.model.model_file import MODEL
 from torchperc.reports.page import Block, Code, Text
 from torchperc.reports.results import CURVES, Candidate, curves_of, of_comparison, write_curves

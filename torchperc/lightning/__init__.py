@@ -6,12 +6,11 @@ from typing import Any
 from lazy_loader import attach_stub
 
 _own, _, __all__ = attach_stub(__name__, __file__)
-_ELSEWHERE = {"LitTagger": "torchperc.sequences.lightning"}
-__all__ += list(_ELSEWHERE)
+__all__ += ["LitTagger"]  # which is at home in torchperc.sequences
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(import_module(_ELSEWHERE[name]), name) if name in _ELSEWHERE else _own(name)
+    return getattr(import_module("torchperc.sequences.lightning"), name) if name == "LitTagger" else _own(name)
 
 
 def __dir__() -> list[str]:

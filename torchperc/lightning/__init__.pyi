@@ -9,7 +9,7 @@ from .checkpoints import SafeCheckpointIO as SafeCheckpointIO
 from .classifier import LitClassifier as LitClassifier
 from .data import TabularDataModule as TabularDataModule
 from .loader import SliceLoader as SliceLoader
-from .outcome import fitted_model as fitted_model
+from .loader import fitted_model as fitted_model
 from .regressor import LitRegressor as LitRegressor
 from .rule import LitRule as LitRule
 from .tensorboard import Board as Board

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torchperc._checks import check_choice, check_number, check_sample_weight, is_sparse
 from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning._pl import pl
-from torchperc.lightning.checkpoints import CheckpointError, plain, verify
+from torchperc.lightning.checkpoints import CheckpointError, plain, verified
 from torchperc.lightning.metrics import ClassificationMetric, EpochMetric, exact_dtype
 from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net, uncompiled
 from torchperc.nn import functional as tpf
@@ -89,20 +90,24 @@ class LitModel(pl.LightningModule):
     def measured(
         self, stage: str, number: int, scores: Tensor, y: Tensor, weight: Tensor | None, *others: Any
     ) -> Tensor:
-        """Return the weighted loss of each sample, which is added to the metrics unless LBFGS asks for it again."""
+        """Return the weighted loss of each sample, and add the batch to the metrics of the stage."""
         losses = self.head.loss(scores, y, reduction="none")
         losses = losses if weight is None else losses * weight.to(losses)
-        if not self.is_repeated(stage):
-            self.metric(stage, number).add(losses.detach(), scores.detach(), y, weight, *others)
+        self.count(stage, number, losses, scores.detach(), y, weight, *others)
         return losses
+
+    def count(self, stage: str, number: int, losses: Tensor, *batch: Any) -> None:
+        """Add a batch to the metrics of a loader, unless it is a training batch whose loss LBFGS asks for again."""
+        if stage != "train" or not self.counted:
+            self.metric(stage, number).add(losses.detach(), *batch)
+            self.counted = stage == "train"
 
     def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0, stage: str = "val") -> None:
         """Add a batch to the metrics of validation, and log those of a loader after its last batch."""
         self.step(batch, stage, dataloader_idx)
-        if self._trainer is not None:
-            counts = self.trainer.num_val_batches if stage == "val" else self.trainer.num_test_batches
-            if batch_idx + 1 == counts[dataloader_idx]:
-                self.log_epoch(stage, dataloader_idx)
+        counts = self.trainer.num_val_batches if stage == "val" else self.trainer.num_test_batches
+        if batch_idx + 1 == counts[dataloader_idx]:
+            self.log_epoch(stage, dataloader_idx)
 
     def test_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
         """Add a batch to the metrics of the test likewise."""
@@ -119,11 +124,6 @@ class LitModel(pl.LightningModule):
             found = f"found x {tuple(x.shape)} and y {tuple(y.shape)}"
             raise ValueError(f"a batch must have one label per sample, at least one, {found}; give a batch_size")
         return x, y, weight
-
-    def is_repeated(self, stage: str) -> bool:
-        """Return whether a training batch is seen again, as LBFGS asks for its loss repeatedly."""
-        before, self.counted = self.counted, stage == "train"
-        return before and self.counted
 
     def weights(self, y: Tensor, weight: Tensor | None, classes: int | None) -> Tensor | None:
         """Return the weight of each sample's loss, in double precision where the device has it, or ``None``."""
@@ -197,15 +197,14 @@ class LitModel(pl.LightningModule):
                 continue
             metric.merge()
             self.end_epoch(stage, metric)
-            computed = metric.compute()
+            found = metric.compute()
             if stage == "train":
-                computed["norm"] = self.parameter_norm().to(metric.exact)
-            numbers = torch.stack(list(computed.values())).tolist()  # one wait for a device
+                found["norm"] = self.parameter_norm().to(metric.exact)
+            values = dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True))  # one wait for a device
             metric.reset()
-            values = dict(zip(computed, numbers, strict=True))
             suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
-            found = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
-            self.log_once(found, prog_bar=True, add_dataloader_idx=dataloader_idx is not None)
+            shown = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
+            self.log_once(shown, prog_bar=True, add_dataloader_idx=dataloader_idx is not None)
             if stage == "train":
                 self.log_once({name: value for name, value in values.items() if (name, value) != ("margin", math.inf)})
 
@@ -226,7 +225,11 @@ class LitModel(pl.LightningModule):
         fixed = {name: value for name, value in self.hparams.items() if name not in self.free}
         if isinstance(made := fixed.get("optimizer"), dict):
             fixed["optimizer"] = made["class_path"]
-        return {"module": type(self).__name__, "head": repr(self.head), "processes": rank_and_size()[1], **fixed}
+        if self.strict_loading:
+            fixed["shapes"] = {name.replace(COMPILED, "net."): v.shape for name, v in self.state_dict().items()}
+        fixed |= {"format": FORMAT, "module": type(self).__name__, "processes": rank_and_size()[1]}
+        kind: dict[str, Any] = plain({**fixed, "head": repr(self.head)})
+        return kind
 
     def is_fitting(self) -> bool:
         """Return whether a Trainer is training the module; ``load_from_checkpoint`` has none."""
@@ -234,39 +237,35 @@ class LitModel(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the kind of run, the net's description as it is now, and the sums of an epoch that is not over."""
-        checkpoint["torchperc"] = plain({"format": FORMAT, **self.kind()})
+        checkpoint["torchperc"] = self.kind()
         net = plain({"net": described_net(self.net, self.nets)})
         checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **net}
         metric = self.metrics.get(("train", 0))
         checkpoint["metrics"] = gather(self.unfinished if metric is None or metric.is_empty else metric.saved())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another run or net; continue the metrics of its epoch."""
-        saved, own, resumed = checkpoint.get("torchperc"), plain({"format": FORMAT, **self.kind()}), self.is_fitting()
-        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-            raise CheckpointError(
-                "the checkpoint was not written by a module of torchperc 0.3; load the weights alone: "
-                "module.load_state_dict(torch.load(path)['state_dict'])"
-            )
-        for name in own if resumed else ("module",):
+        """Refuse a checkpoint of another run; continue the metrics of its epoch."""
+        saved, own, resumed = checkpoint.get("torchperc") or {}, self.kind(), self.is_fitting()
+        for name in own if resumed else ("format", "module"):
             if saved.get(name) != own[name]:
                 raise CheckpointError(
                     f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}; "
-                    "resume the same run, or load the weights alone by load_from_checkpoint(path) of that module"
+                    "resume the same run, or load the weights alone: "
+                    "module.load_state_dict(torch.load(path)['state_dict'])"
                 )
-        plain_names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
+        names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
         state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
-        checkpoint["state_dict"] = state = {plain_names.get(name, name): values for name, values in state.items()}
+        checkpoint["state_dict"] = state = {names.get(name, name): values for name, values in state.items()}
         here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
-        other = any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found
-        if other or (resumed and self.strict_loading and here != found):  # else strict= says what may be missing
+        if any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found:
             raise CheckpointError(f"the checkpoint is of another net: it has {found}, this net has {here}")
         self.unfinished = checkpoint["metrics"][self.global_rank] if resumed else None
 
     @classmethod
     def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **options: Any) -> Any:
         """Return the module of a checkpoint, as Lightning does, after a look at its checksum."""
-        verify(checkpoint_path)
+        if isinstance(checkpoint_path, str | Path) and Path(checkpoint_path).is_file():  # Lightning reads URLs, too
+            verified(checkpoint_path)
         return super().load_from_checkpoint(checkpoint_path, *args, **options)
 
     def setup(self, stage: str) -> None:
@@ -355,16 +354,16 @@ class LitDescent(LitModel):
 
     def warn_of_a_large_lr(self, batch: Any) -> None:
         """Warn if plain full-batch descent in one process is certain to diverge."""
-        net, lr, squared = uncompiled(self.net), self.lr, isinstance(self.head, SquaredHead)
-        alone = self.trainer.world_size == 1 and self.trainer.num_training_batches == 1 and self.make_optimizer is None
-        if lr is None or not alone or not isinstance(net, nn.Linear) or not isinstance(self.head, _CURVED):
+        net, lr, head = uncompiled(self.net), self.lr or 0.0, self.head
+        alone = self.trainer.world_size == self.trainer.num_training_batches == 1 and self.make_optimizer is None
+        if not alone or not isinstance(net, nn.Linear) or not isinstance(head, _CURVED):
             return
-        X = self.unpack(batch)[0].detach().cpu()
-        numbers = X.values().numel() if is_sparse(X) else X.numel()
-        if numbers * X.shape[1] <= _WORTH_A_LOOK and X.dtype.itemsize >= 4 and X.shape[1] == net.in_features:
+        X = self.unpack(batch)[0].detach()
+        work = (X._nnz() if is_sparse(X) else X.numel()) * X.shape[-1]
+        if work <= _WORTH_A_LOOK and X.dtype.itemsize >= 4 and X.shape[-1] == net.in_features:
             classes = None if len(net.weight) == 1 else len(net.weight)
-            warned = partial(rate_warning, head=self.head, X=X, bias=net.bias is not None, num_classes=classes)
-            if warned(lr if squared else lr / _LOGISTIC_BEARS):
+            warned = partial(rate_warning, head=head, X=X.cpu(), bias=net.bias is not None, num_classes=classes)
+            if warned(lr if isinstance(head, SquaredHead) else lr / _LOGISTIC_BEARS):
                 warnings.warn(str(warned(lr)), UserWarning, stacklevel=2)
 
     # --- update="sample" ---

@@ -16,7 +16,7 @@ from torch import Tensor
 from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import LAST
-from torchperc.lightning.outcome import divergence
+from torchperc.lightning.loader import divergence
 from torchperc.samples.process_group import gather
 
 
@@ -30,8 +30,7 @@ class EpsilonStop(pl.Callback):
 
     def __init__(self, epsilon: float = 1e-6) -> None:
         self.epsilon = check_number("epsilon", epsilon, above=0)
-        self._last: float | None = None
-        self._settled = False
+        self._last, self._settled = math.nan, False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A run that had converged stops at once when it is resumed."""
@@ -40,7 +39,7 @@ class EpsilonStop(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare this epoch's loss with the last one's."""
         loss = _metric(trainer, "loss/train")
-        if loss is not None and self._last is not None and abs(loss - self._last) < self.epsilon:
+        if abs(loss - self._last) < self.epsilon:
             trainer.should_stop = self._settled = True
         self._last = loss
 
@@ -73,9 +72,6 @@ class RestoreBest(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the weights if they are the best so far."""
         value = _metric(trainer, self.monitor)
-        if value is None:
-            known = ", ".join(sorted(trainer.callback_metrics)) or "none"
-            raise ValueError(f"monitor={self.monitor!r} was not logged; the metrics are {known}")
         if value < self.best if self.mode == "min" else value > self.best:
             self.best, self.epoch = value, trainer.current_epoch
             self._weights = _copied(pl_module)
@@ -114,9 +110,8 @@ class StopOnDivergence(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Look at loss and weights once per epoch."""
-        loss = _metric(trainer, "loss/train")
         finite = all(bool(torch.isfinite(p).all()) for p in pl_module.parameters())
-        if finite and (loss is None or math.isfinite(loss)):
+        if finite and math.isfinite(trainer.callback_metrics.get("loss/train", 0.0)):
             self._finite = _copied(pl_module)
             return
         pl_module.load_state_dict(self._finite)
@@ -241,6 +236,8 @@ def _copied(module: pl.LightningModule) -> dict[str, Tensor]:
     return {name: values.detach().clone() for name, values in module.state_dict().items()}
 
 
-def _metric(trainer: pl.Trainer, name: str) -> float | None:
-    value = trainer.callback_metrics.get(name)
-    return None if value is None else float(value)
+def _metric(trainer: pl.Trainer, name: str) -> float:
+    if name not in trainer.callback_metrics:
+        known = ", ".join(sorted(trainer.callback_metrics)) or "none"
+        raise ValueError(f"monitor={name!r} was not logged; the metrics are {known}")
+    return float(trainer.callback_metrics[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._checks import find_non_finite
 from torchperc._files import checksum, write_atomically
 from torchperc.lightning._pl import pl
 
@@ -34,8 +33,6 @@ class CheckpointError(ValueError):
 
 class SafeCheckpointIO(pl.plugins.TorchCheckpointIO):
     """Writes a Trainer's checkpoints atomically with a checksum, and loads nothing that could run code.
-
-    What :meth:`load_checkpoint` would refuse is not written, so the last good file stays.
 
     Example:
         >>> import tempfile
@@ -55,7 +52,7 @@ class SafeCheckpointIO(pl.plugins.TorchCheckpointIO):
                 f"cannot write {path}: SafeCheckpointIO works on local files, without storage_options"
             )
         buffer = io.BytesIO()
-        torch.save(_sound(plain(checkpoint), f"cannot write {path}"), buffer)
+        torch.save(plain(checkpoint), buffer)
         try:
             write_atomically(Path(path), _seal(buffer.getvalue()), make_folder=True)
         except OSError as error:
@@ -65,20 +62,16 @@ class SafeCheckpointIO(pl.plugins.TorchCheckpointIO):
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Read a file that :meth:`save_checkpoint` wrote, always with ``weights_only=True``; refuse any other."""
-        try:
-            content = Path(path).read_bytes()
-        except OSError as error:
-            raise CheckpointError(f"cannot read {path} ({error.strerror or error}); check the path") from error
-        if not content[:-_DIGEST].endswith(_MARK):
-            raise CheckpointError(f"{path} is cut short or not written by SafeCheckpointIO: its checksum is missing")
-        verify(path)
+        content, sealed = verified(path)
+        if not sealed:
+            raise CheckpointError(f"{path} is not written by SafeCheckpointIO: it has no checksum; use another one")
         try:
             checkpoint = torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)
         except Exception as error:  # whatever torch makes of an archive that was not made here
             raise CheckpointError(f"{path} holds more than plain types and tensors; use another checkpoint") from error
-        if "pytorch-lightning_version" not in _sound(checkpoint, f"cannot load {path}"):
-            raise CheckpointError(f"cannot load {path}: it holds weights but no run to resume; use a Trainer's file")
-        return dict(checkpoint)
+        if not isinstance(checkpoint, dict) or not {"state_dict", "pytorch-lightning_version"} <= checkpoint.keys():
+            raise CheckpointError(f"cannot load {path}: there is no run to resume in it; use a Trainer's file")
+        return checkpoint
 
 
 def plain(value: Any, at: str = "") -> Any:
@@ -88,12 +81,8 @@ def plain(value: Any, at: str = "") -> Any:
         >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "shape": torch.Size((2,))})
         {'file': 'a/b', 'lr': 0.5, 'shape': (2,)}
     """
-    if isinstance(value, Enum):
-        value = value.value
-    elif isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    elif isinstance(value, np.generic):
-        value = value.item()
+    value = value.value if isinstance(value, Enum) else value.item() if isinstance(value, np.generic) else value
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if value is None or isinstance(value, bool):
         return value
     for kind in (str, int, float):
@@ -113,42 +102,25 @@ def plain(value: Any, at: str = "") -> Any:
     )
 
 
-def verify(path: Any) -> None:
-    """Raise :class:`CheckpointError` if a local file does not match its checksum, or those of a zip archive."""
-    if not isinstance(path, str | Path) or not Path(path).is_file():  # Lightning reads other places, too
-        return
-    content = Path(path).read_bytes()
-    if content[:-_DIGEST].endswith(_MARK):
-        intact = content == _seal(content[: -len(_MARK) - _DIGEST])
-    else:
-        try:
-            intact = zipfile.ZipFile(io.BytesIO(content)).testzip() is None
-        except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError):  # what zipfile makes of wrong bytes
-            intact = False
+def verified(path: str | Path) -> tuple[bytes, bool]:
+    """Return the content of a file that matches its checksum, and whether it has one or only those of a zip archive."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path} ({error.strerror or error}); check the path") from error
+    sealed = content[:-_DIGEST].endswith(_MARK)
+    try:
+        entries = zipfile.ZipFile(io.BytesIO(content))
+        intact = content == _seal(content[: -len(_MARK) - _DIGEST]) if sealed else entries.testzip() is None
+        intact = intact and not any(each.external_attr for each in entries.infolist())  # torch reads no folder's bytes
+    except Exception:  # whatever zipfile makes of wrong bytes
+        intact = False
     if not intact:
-        raise CheckpointError(f"{path} is damaged: its checksum does not match; use another checkpoint")
+        raise CheckpointError(f"{path} is cut short or damaged: its checksum does not match; use another checkpoint")
+    return content, sealed
 
 
 def _seal(archive: bytes) -> bytes:
     """Return a zip archive with the checksum as its comment, whose length is the archive's last two bytes."""
     body = archive[:-2] + (len(_MARK) + _DIGEST).to_bytes(2, "little")
     return body + _MARK + checksum(body, size=_DIGEST // 2).encode()
-
-
-def _sound(checkpoint: Any, what: str) -> dict[str, Any]:
-    """Return the checkpoint, if it holds weights and all that was trained is finite."""
-    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
-        raise CheckpointError(f"{what}: there is no 'state_dict' of weights; use a Trainer's file")
-    trained = {key: checkpoint.get(key) for key in ("state_dict", "optimizer_states")}
-    if bad := find_non_finite(_tensors(trained, "")):
-        raise CheckpointError(f"{what}: {bad}, so training has diverged; go back to an earlier checkpoint, lower lr")
-    return checkpoint
-
-
-def _tensors(value: Any, at: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield all tensors in nested dicts and lists, each with its place."""
-    if isinstance(value, Tensor):
-        yield at.removeprefix("."), value
-    elif isinstance(value, dict | list | tuple):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _tensors(item, f"{at}.{key}" if isinstance(value, dict) else f"{at}[{key}]")

@@ -90,13 +90,11 @@ class LitClassifier(LitDescent):
 def check_class_weight(class_weight: Any) -> ClassWeight:
     """Return factors per label as a dict, or as a list in the order of the classes."""
     values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
-    if isinstance(values, Mapping):
-        return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in values.items()}
-    if values is None:
-        return None
-    if not isinstance(values, list | tuple):
+    if values is not None and not isinstance(values, Mapping | list | tuple):
         raise TypeError(f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {values!r}")
-    return [check_number(f"class_weight[{index}]", w, at_least=0) for index, w in enumerate(values)]
+    pairs = values.items() if isinstance(values, Mapping) else enumerate(values or ())
+    found = {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in pairs}
+    return None if values is None else found if isinstance(values, Mapping) else list(found.values())
 
 
 def label_factors(class_weight: dict[int, float] | list[float], classes: int | None) -> dict[int, float]:
@@ -105,7 +103,7 @@ def label_factors(class_weight: dict[int, float] | list[float], classes: int | N
     if isinstance(class_weight, list):
         if len(class_weight) != len(labels):
             raise ValueError(f"class_weight has {len(class_weight)} factors for {len(labels)} classes; give one each")
-        return dict(zip(labels, class_weight, strict=True))
+        class_weight = dict(zip(labels, class_weight, strict=True))
     if unknown := class_weight.keys() - set(labels):
         raise ValueError(f"class_weight names label {unknown.pop()!r}; the labels are {', '.join(map(str, labels))}")
     return {label: class_weight.get(label, 1.0) for label in labels}

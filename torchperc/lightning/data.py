@@ -90,19 +90,14 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         return "split" if self.trainer is not None and self.trainer.world_size > 1 else "none"
 
     def _evaluated(self, X: Any, y: Tensor) -> SliceLoader | list[SliceLoader]:
-        if not len(y):
-            return []
-        loader = SliceLoader(X, y, part_size(X), sharding=self._sharding)
-        loader.resumable = False  # a Trainer's sanity check reads the first batches and no more
-        return loader
+        return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        labels = list(self.dataset.labels)
-        state = {"scaler": self.scaler.state(), "labels": labels, "data": self.digest, "seed": self.seed}
-        if self.target_scaler is not None:
-            state["target_scaler"] = self.target_scaler.state()
-        return state if self.encoder is None else {**state, "encoding": self.encoder.to_json()}
+        target = None if self.target_scaler is None else self.target_scaler.state()
+        fitted = {"scaler": self.scaler.state(), "labels": list(self.dataset.labels), "target_scaler": target}
+        encoding = None if self.encoder is None else self.encoder.to_json()
+        return {**fitted, "encoding": encoding, "data": self.digest, "seed": self.seed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""

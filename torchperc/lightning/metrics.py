@@ -49,7 +49,7 @@ class EpochMetric(Metric):
     def add_sums(self, *names: str) -> None:
         """Add states that are summed over batches and processes."""
         for name in names:
-            self.add_merged(name, torch.zeros(()), _total)
+            self.add_merged(name, torch.zeros(()), partial(torch.sum, dim=0))
 
     def add(self, losses: Tensor, *batch: Any, **_: Any) -> None:
         """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs."""
@@ -58,8 +58,8 @@ class EpochMetric(Metric):
             self.merge()
 
     def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return the numbers of a batch, besides its size and loss."""
-        return ()
+        """Return the numbers of a batch, besides its size and loss: those that are given, if nothing is to compute."""
+        return batch
 
     def merge(self) -> None:
         """Merge the rows into the states."""
@@ -159,10 +159,6 @@ class RegressionMetric(EpochMetric):
         r2 = torch.where(spread > 0, 1 - squares / spread, (squares == 0).to(self.exact))
         rmse = self.unit * (squares / weight).sqrt().mean()
         return {**super().compute(), "rmse": rmse, "r2": r2.mean()}
-
-
-def _total(values: Tensor) -> Tensor:
-    return values.sum(0)
 
 
 def _smallest(margins: Tensor) -> Tensor:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
 from itertools import zip_longest
@@ -39,8 +38,8 @@ class LitRule(LitModel):
     Logs the tags of :class:`LitClassifier`: ``mistakes`` of the epoch, ``error/train`` as their fraction of samples,
     ``loss/train`` (the perceptron criterion) and ``margin`` after the epoch, ``norm``, ``loss/val`` and ``error/val``.
     Besides, the mistake bound: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the bias in the
-    norm, ``theory/mistakes`` and ``theory/bound``. With several batches, ``loss/train`` and ``margin`` are those of
-    each batch before it is learned, and ``theory/lower`` and ``theory/bound`` are not known.
+    norm, ``theory/mistakes`` and ``theory/bound``. With several batches there is no bound, and ``loss/train`` and
+    ``margin`` are those of each batch before it is learned.
 
     Batches are (x, y) or (x, y, sample weights). Sparse samples are read on the CPU. In several processes
     (``strategy="ddp"``), each with one batch of its own samples, ``distributed="mix"`` mixes their weights after every
@@ -86,10 +85,9 @@ class LitRule(LitModel):
             units = len(getattr(uncompiled(self.net), "weight", ()))
             class_weight = label_factors(class_weight, None if units == 1 else units)
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
-        options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
-        options |= {"engine": engine, "seed": seed, "margin": margin, "prove": prove}
-        options |= {"class_weight": class_weight, "distributed": distributed}
-        self.trainer_options = plain(options)
+        options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
+        options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}
+        self.trainer_options: dict[str, Any] = plain({**options, "distributed": distributed})
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
         check_net(uncompiled(self.net))
         self.save_arguments(**self.trainer_options)
@@ -99,8 +97,6 @@ class LitRule(LitModel):
         self.result: RuleResult | None = None
         self.history: list[EpochRecord] = []
         self.verdict: Verdict | None = None
-        self.norm = 0.0  # of the stream's weights
-        self.total = 0.0  # Σ of the coefficients of all mistakes in the stream; NaN if it began at other weights
         self.saved: dict[str, Any] = {}  # the state of a run that is resumed
         self.wrong: list[tuple[float, float]] = []  # wrong decisions and samples of each validation loader
 
@@ -191,18 +187,16 @@ class LitRule(LitModel):
         """Learn these samples online."""
         if self.stream is None:
             self.begin_stream()
-        net: Any = uncompiled(self.net)
         scores, norm, made = self(x), self.weight_norm(), 0
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
-            self.result = self.rule.learn_chunk(self.stream, net, x, labels, sample_weight=weight)
-            self.norm, made = self.result.history[-1].norm, len(self.result.log)
-            self.total += float(self.result.log.coef.abs().sum())
+            self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
+            made = len(self.result.log)
         self.measured("train", 0, scores, y, None, norm, made)
 
     def begin_stream(self) -> None:
         """Begin online learning, or continue that of a checkpoint."""
-        saved, net = self.take_saved("stream"), uncompiled(self.net)
+        saved = self.take_saved("stream")
         try:
             self.rule.check_stream()
             if self.trainer_options["prove"]:
@@ -211,16 +205,15 @@ class LitRule(LitModel):
             raise ValueError(
                 f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
             ) from None
-        self.stream, self.history, self.verdict = self.rule.new_stream(net), [], None
-        self.total = math.nan if any(bool(values.any()) for values in net.parameters()) else 0.0
+        self.stream, self.verdict = self.rule.new_stream(uncompiled(self.net)), None
+        self.history = [EpochRecord(*record) for record in saved.get("history", ())]
         if saved:
             self.stream.load_state_dict(saved["stream"])
-            self.history = [EpochRecord(*record) for record in saved["history"]]
-            self.total, self.norm = saved["total"], saved["norm"]
 
     def parameter_norm(self) -> Tensor:
         """Return the norm of the stream's weights; the net may have their average."""
-        return torch.tensor(self.norm, dtype=exact_dtype(self.device), device=self.device)
+        norm = self.result.history[-1].norm if self.result is not None else 0.0
+        return torch.tensor(norm, dtype=exact_dtype(self.device), device=self.device)
 
     # --- the end of an epoch, and of the run ---
 
@@ -230,10 +223,8 @@ class LitRule(LitModel):
             self.wrong += gather((float(metric.errors), float(metric.samples)))
         if stage != "train":
             return
-        mistakes, upper = int(metric.mistakes), self.norm / self.total if self.total > 0 else None
-        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, self.norm, None, upper)]
-        values = {"theory/mistakes": float(sum(record.mistakes for record in self.history))}
-        self.log_once(values if upper is None else {**values, "theory/upper": upper})
+        mistakes, norm = int(metric.mistakes), float(self.parameter_norm())
+        self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, norm, None)]
         if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
@@ -270,8 +261,8 @@ class LitRule(LitModel):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save the run: log, weights, random state."""
         super().on_save_checkpoint(checkpoint)
-        rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "total": self.total, "norm": self.norm}
-        rule["history"] = [astuple(record) for record in self.history]
+        history = [astuple(record) for record in self.history]
+        rule: dict[str, Any] = {"verdict": self.verdict and self.verdict.value, "history": history}
         if self.run is not None:
             rule |= {"run": self.run.state_dict(), "start": self.start}
         elif self.stream is not None:
@@ -299,11 +290,9 @@ class LitRule(LitModel):
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two batches are equal; nothing is read of tensors that share memory."""
-    pairs = zip_longest(_stored(one), _stored(other), fillvalue=torch.empty(0))
+    stored = []  # tensors of each batch, of sparse samples those that they are made of
+    for x, *others in (one, other):
+        samples = [x.crow_indices(), x.col_indices(), x.values()] if is_sparse(x) else [x]
+        stored.append(samples + [each for each in others if each is not None])
+    pairs = zip_longest(*stored, fillvalue=torch.empty(0))
     return all(a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(a, b)) for a, b in pairs)
-
-
-def _stored(batch: tuple[Any, ...]) -> Iterator[Tensor]:
-    """Yield the tensors of a batch, of a sparse one those that it is made of."""
-    for each in (each for each in batch if each is not None):
-        yield from (each.crow_indices(), each.col_indices(), each.values()) if is_sparse(each) else (each,)

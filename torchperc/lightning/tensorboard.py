@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: curves per epoch, the boundary, the weights."""
+"""What TensorBoard shows of a run: curves per epoch, train and validation together, the decision boundary."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ SAMPLES = 2000  # at most so many in a picture of the boundary
 
 LAYOUT: dict[str, dict[str, Any]] = {
     "learning curves": {
-        "loss": ["Multiline", ["loss/train", "loss/val"]],
-        "error": ["Multiline", ["error/train", "error/val"]],
-        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
-        "R²": ["Multiline", ["r2/train", "r2/val"]],
+        title: ["Multiline", [f"{name}/train", f"{name}/val"]]
+        for title, name in {"loss": "loss", "error": "error", "RMSE": "rmse", "R²": "r2"}.items()
     },
     "rule and gradient": {
         "mistakes": ["Multiline", ["mistakes"]],
@@ -37,12 +35,12 @@ LAYOUT: dict[str, dict[str, Any]] = {
 class Board(pl.Callback):
     """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
-    A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
-    features, classifiers with a ``head``), and histograms of the weights. The run itself is not changed. Works with any
-    LightningModule. Of several processes the first writes, and its samples are in the pictures.
+    A ``TensorBoardLogger`` gets charts with train and validation together, and pictures of the decision boundary (two
+    features, classifiers with a ``head``). The run itself is not changed. Works with any LightningModule. Of several
+    processes the first writes, and its samples are in the pictures.
 
     Args:
-        picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
+        picture_every: epochs between pictures, besides the first and the last epoch; 0 for none.
 
     Example:
         >>> Board(picture_every=10).picture_every
@@ -71,13 +69,12 @@ class Board(pl.Callback):
             self._room -= len(labels)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the x-axis, once the charts of what is logged, and pictures."""
+        """Log the x-axis, after the first epoch the charts of what is logged, and pictures."""
         epoch, self._room = trainer.current_epoch + 1, 0
         _on_axis(pl_module, epoch)
-        if not self._laid_out:
-            self._laid_out = True
-            for board in _boards(trainer):
-                board.experiment.add_custom_scalars(charts_of(trainer.callback_metrics))
+        for board in [] if self._laid_out else _boards(trainer):
+            board.experiment.add_custom_scalars(charts_of(trainer.callback_metrics))
+        self._laid_out = True
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
@@ -94,16 +91,10 @@ class Board(pl.Callback):
             board.experiment.flush()
 
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
-        self._pictured, head, net = epoch, getattr(pl_module, "head", None), getattr(pl_module, "net", None)
+        self._pictured, head = epoch, getattr(pl_module, "head", None)
         classifies = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
-        for board in _boards(trainer):
-            for name, values in (net if isinstance(net, torch.nn.Module) else pl_module).named_parameters():
-                shown = values.detach().cpu().double()
-                # the bins end at 1e20, weights of a diverging run do not
-                shown = shown[~shown.isnan()].clamp(-9e19, 9e19)
-                if len(shown):
-                    board.experiment.add_histogram(f"weights/{name}", shown, epoch)
-            if classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+        if classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+            for board in _boards(trainer):
                 board.experiment.add_figure("boundary", self._boundary(trainer, pl_module, epoch), epoch)
 
     def _boundary(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> Any:

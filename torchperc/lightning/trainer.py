@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from torchperc.lightning.callbacks import RandomState, SaveOnSignal, SetAside, S
 from torchperc.lightning.checkpoints import LAST, SafeCheckpointIO
 from torchperc.lightning.tensorboard import Board
 
-_ONE_NODE = {"num_nodes": 1}  # what a Trainer takes if it is told nothing
 _CHATTER = (
     r".*isinstance\(treespec, LeafSpec\).*",
     r".*You defined a `validation_step` but have no `val_dataloader`.*",
@@ -49,7 +48,7 @@ def make_trainer(
             run in the folder is moved to ``version_0``, ``version_1``, …, unless it is resumed.
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
-        picture_every: epochs between pictures of the boundary and histograms of the weights, see :class:`Board`.
+        picture_every: epochs between pictures of the boundary, see :class:`Board`.
         options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing. Under ``torchrun`` the number of
             devices and nodes is that of its processes, and the strategy ``"ddp"``.
 
@@ -80,19 +79,14 @@ def trainer_in(
         after_epoch = pl.callbacks.ModelCheckpoint(folder, **last, enable_version_counter=False)
         own += [after_epoch, SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {"accelerator": "auto", "devices": 1, "plugins": [SafeCheckpointIO()]}
-    settings |= {"enable_model_summary": False, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
-    settings |= {**options, **_launched(options)}
-    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **settings)
-
-
-def _launched(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the processes that ``torchrun`` has started, which a Trainer has to be told of, unless options say so."""
+    settings |= {"enable_model_summary": False, "log_every_n_steps": 1, "num_sanity_val_steps": 0, **options}
     processes = int(os.environ.get("WORLD_SIZE", 1))
-    if processes == 1 or not torch.distributed.is_torchelastic_launched():
-        return {}
-    here = int(os.environ["LOCAL_WORLD_SIZE"])
-    found = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
-    return {name: value for name, value in found.items() if options.get(name, "auto") in ("auto", _ONE_NODE.get(name))}
+    if processes > 1 and torch.distributed.is_torchelastic_launched():  # which a Trainer has to be told of
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        launched = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
+        told = {name for name, value in options.items() if value != "auto" and (name, value) != ("num_nodes", 1)}
+        settings |= {name: value for name, value in launched.items() if name not in told}
+    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **settings)
 
 
 def quiet() -> None:

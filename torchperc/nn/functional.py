@@ -6,6 +6,7 @@ indices. Losses check their labels on the CPU only, and not under ``torch.compil
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,9 +20,6 @@ REDUCTIONS = ("mean", "sum", "none")
 TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
 REAL = "real"  # targets of regression: any finite numbers
-
-
-# --- scores and decisions -----------------------------------------------------------------------------------------
 
 
 def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -161,9 +159,6 @@ def _one_hot(y: Tensor, classes: int) -> Tensor:
     return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
 
 
-# --- losses: scores (…,) with labels −1/+1, or scores (…, K) with class indices (…,) ------------------------------
-
-
 def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
     r"""Perceptron criterion: L = max(0, −y·s), for K classes L = max(0, max_{r≠y} s_r − s_y).
 
@@ -207,7 +202,11 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
     """
     classes = False
     if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
-        _check_real_targets(s, y)
+        if _has_classes(s, y):
+            raise ValueError(f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}; give one target per score")
+        if _holds_anywhere(~torch.isfinite(y)):
+            bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
+            raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
         s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
     elif classes := _check_labels(s, y):
         y = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
@@ -264,9 +263,8 @@ def reduce(values: Tensor, reduction: str) -> Tensor:
 
 def _check_labels(s: Tensor, y: Tensor) -> bool:
     """Return whether y holds class indices; raise if it holds neither those nor −1/+1."""
-    classes = _has_classes(s, y)
     real = "for real-valued targets use RegressionHead(), or LMSLoss(targets='real')"
-    if classes and y.is_floating_point():
+    if (classes := _has_classes(s, y)) and y.is_floating_point():
         raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long(), and {real}")
     if _holds_anywhere((y < 0) | (y >= s.shape[-1]) if classes else (y != 1) & (y != -1)):
         known = f"class indices 0 to {s.shape[-1] - 1}" if classes else "-1 and +1"
@@ -286,14 +284,6 @@ def _has_classes(s: Tensor, y: Tensor) -> bool:
     return s.shape != y.shape
 
 
-def _check_real_targets(s: Tensor, y: Tensor) -> None:
-    if _has_classes(s, y):
-        raise ValueError(f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}; give one target per score")
-    if _holds_anywhere(~torch.isfinite(y)):
-        bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
-        raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
-
-
 def _holds_anywhere(condition: Tensor) -> bool:
     """Whether a condition holds for any entry; False where looking would stall a device or break a trace."""
     if torch.compiler.is_compiling() or condition.device.type != "cpu":
@@ -302,9 +292,6 @@ def _holds_anywhere(condition: Tensor) -> bool:
         return bool(condition.any())
     except RuntimeError:  # under vmap there is no single answer
         return False
-
-
-# --- geometry of the hyperplane -----------------------------------------------------------------------------------
 
 
 def unit_normal(weight: Tensor) -> Tensor:
@@ -392,20 +379,22 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
     return weight[None], (t[first] - weight @ x[first])[None]
 
 
-def balanced_weights(y: Tensor) -> dict[int, float]:
+def balanced_weights(y: Tensor | Mapping[int, int]) -> dict[int, float]:
     """Weights N/(K·N_label) of the K labels in y, as ``class_weight`` takes them: each class weighs the same.
+
+    Args:
+        y: labels, or the number of samples with each label.
 
     Example:
         >>> balanced_weights(torch.tensor([1, -1, -1, -1]))
         {-1: 0.6666666666666666, 1: 2.0}
     """
-    labels, counts = torch.as_tensor(y).unique(return_counts=True)
-    if not len(labels):
+    counts = y
+    if not isinstance(counts, Mapping):
+        counts = dict(zip(*map(Tensor.tolist, torch.as_tensor(y).unique(return_counts=True)), strict=True))
+    if not counts:
         raise ValueError("y is empty; weights of classes need at least one label")
-    return dict(zip(labels.tolist(), (counts.sum() / (len(labels) * counts.double())).tolist(), strict=True))
-
-
-# --- feature maps -------------------------------------------------------------------------------------------------
+    return {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}
 
 
 def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor:

@@ -110,8 +110,7 @@ class CostLoss(_Loss):
 
     def __init__(self, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.fp = check_number("fp", fp, at_least=0)
-        self.fn = check_number("fn", fn, at_least=0)
+        self.fp, self.fn = check_number("fp", fp, at_least=0), check_number("fn", fn, at_least=0)
 
     def forward(self, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The cost of the decisions that follow from the scores."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torchperc._checks import check_bool, check_choice, check_float_dtype, check_int, is_sparse
 from torchperc.nn import functional as tpf
 
+Activation: TypeAlias = Callable[[Tensor], Tensor]
+
 
 def identity(x: Tensor) -> Tensor:
     """Return x."""
@@ -23,9 +25,7 @@ def identity(x: Tensor) -> Tensor:
 
 INITS = ("zeros", "uniform", "normal")
 _NAMES = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus")
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {name: getattr(F, name) for name in _NAMES} | {
-    "identity": identity
-}
+ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": identity}
 
 
 class _Net(nn.Module):
@@ -42,9 +42,20 @@ class _Net(nn.Module):
         self.seed = None if seed is None else check_int("seed", seed, at_least=0)
         return check_float_dtype("dtype", dtype or torch.get_default_dtype())
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set the parameters to their start, drawn with the seed if there is one."""
-        _fill(self.parameters(), self.init, self.seed)
+        """Set the net's own parameters, or those of its layers, to their start, drawn with the seed if there is one."""
+        generator = None if self.seed is None else torch.Generator().manual_seed(self.seed)
+        own, bound = getattr(self, "layers", self), 1.0
+        for parameter in own.parameters(recurse=own is not self):
+            start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
+            if self.init == "default" and start.dim() == 2:
+                bound = start.shape[1] ** -0.5  # what nn.Linear draws from: U(−1/√d, 1/√d), its bias too
+            if self.init == "normal":
+                start.normal_(generator=generator)
+            elif self.init != "zeros":
+                start.uniform_(-bound, bound, generator=generator)
+            parameter.copy_(start)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -108,20 +119,6 @@ class Perceptron(_Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·x + b."""
         return super().forward(x).squeeze(-1)
-
-    def unit_normal(self) -> Tensor:
-        """Return w/‖w‖, the direction of the +1 side."""
-        return tpf.unit_normal(self.weight.detach())
-
-    def offset(self) -> Tensor:
-        """Return the signed distance of the boundary from the origin, −b/‖w‖."""
-        bias = self.weight.new_zeros(1) if self.bias is None else self.bias
-        return tpf.offset(self.weight.detach(), bias.detach())
-
-    @torch.no_grad()
-    def signed_distance(self, x: Tensor) -> Tensor:
-        """Return the signed distance of points from the boundary, (w·x + b)/‖w‖."""
-        return tpf.signed_distance(x, self.weight, self.bias)
 
     @torch.no_grad()
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
@@ -187,8 +184,7 @@ class JointPerceptron(_Net):
     """
 
     num_classes: int
-    weight: nn.Parameter
-    bias: None
+    bias: None = None
 
     def __init__(
         self,
@@ -215,12 +211,7 @@ class JointPerceptron(_Net):
         if len(shape) != 3 or shape[:2] != (1, num_classes):
             raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {shape} for N = 1")
         self.weight = nn.Parameter(torch.empty(1, probe.shape[2], dtype=dtype, device=device))
-        self.register_parameter("bias", None)
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the weight to its start; parameters that the features have stay as they are."""
-        _fill([self.weight], self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
@@ -258,7 +249,7 @@ class MLP(_Net):
         hidden: Sequence[int] = (2,),
         *,
         num_classes: int | None = None,
-        activation: str | Callable[[Tensor], Tensor] = "tanh",
+        activation: str | Activation = "tanh",
         init: str = "default",
         seed: int | None = None,
         device: torch.device | str | None = None,
@@ -270,11 +261,15 @@ class MLP(_Net):
             raise TypeError(f"hidden must be a sequence of sizes such as (2,), found {type(hidden).__name__}")
         self.hidden = tuple(check_int("hidden", size, at_least=1) for size in hidden)
         self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-        self.activation = _activation(activation)
+        if activation in ("sign", "step", torch.sign, torch.sgn):
+            raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use its relative 'tanh'")
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
-        sizes = (in_features, *self.hidden, num_classes or 1)
+        if not callable(activation):
+            activation = ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]
+        self.activation = activation
+        sizes = pairwise((in_features, *self.hidden, num_classes or 1))
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
-            self.layers = nn.ModuleList(nn.Linear(m, n, device=device, dtype=dtype) for m, n in pairwise(sizes))
+            self.layers = nn.ModuleList(nn.Linear(*size, device=device, dtype=dtype) for size in sizes)
         self.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -308,26 +303,3 @@ def eval_mode(module: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    if activation in ("sign", "step", torch.sign, torch.sgn):
-        raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use its relative 'tanh'")
-    if callable(activation):
-        return activation
-    return ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]
-
-
-@torch.no_grad()
-def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> None:
-    generator = None if seed is None else torch.Generator().manual_seed(seed)
-    bound = 1.0
-    for parameter in parameters:
-        start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
-        if init == "default" and start.dim() == 2:
-            bound = start.shape[1] ** -0.5  # what nn.Linear draws from: U(−1/√d, 1/√d), its bias too
-        if init == "normal":
-            start.normal_(generator=generator)
-        elif init != "zeros":
-            start.uniform_(-bound, bound, generator=generator)
-        parameter.copy_(start)

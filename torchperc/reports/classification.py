@@ -13,7 +13,7 @@ from torch import Tensor
 from torchperc import plots
 from torchperc._checks import Data, check_number, is_sparse
 from torchperc.data.prepared_data import PreparedData
-from torchperc.lightning.outcome import wrong_decisions
+from torchperc.lightning.loader import wrong_decisions
 from torchperc.nn.heads import Head
 from torchperc.reports import proof
 from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
 from torchperc.data.scaling import unscaled_weights
-from torchperc.lightning.outcome import predictions
+from torchperc.lightning.loader import predictions
 from torchperc.reports.classification import LISTED, SETS, UNKNOWN, about_data
 from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
 from torchperc.reports.results import Curves, Fit, Rows, curve_section, drawn

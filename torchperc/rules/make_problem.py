@@ -19,6 +19,7 @@ from torchperc._checks import (
     check_number,
     check_sample_weight,
 )
+from torchperc.nn.functional import balanced_weights
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import host
 from torchperc.rules.models import Net
@@ -94,11 +95,6 @@ def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mappin
     return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
 
 
-def balanced_weights(counts: Mapping[int, int]) -> Mapping[int, float]:
-    """Return N/(K·N_label) for each label, given the number of samples with each."""
-    return {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}
-
-
 def sample_weights(
     y: Array, sample_weight: Data | None, class_weight: Mapping[int, float] | str | None, num_classes: int | None
 ) -> Array:
@@ -107,8 +103,7 @@ def sample_weights(
     if sample_weight is not None:
         found = check_sample_weight(sample_weight, len(y)).cpu().numpy().copy()
     if isinstance(class_weight, str):
-        labels, counts = np.unique(y[found > 0], return_counts=True)
-        class_weight = balanced_weights(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+        class_weight = balanced_weights(torch.from_numpy(y[found > 0]))
     known = (-1, 1) if num_classes is None else range(num_classes)
     for label, factor in (class_weight or {}).items():
         if label not in known:

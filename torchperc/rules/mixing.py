@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from torchperc._checks import Data, weights_overflow
+from torchperc.nn.functional import balanced_weights
 from torchperc.nn.modules import JointPerceptron
 from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import Order
@@ -54,7 +55,7 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     if trainer.class_weight == "balanced":
         counts = process_group.gather(Counter(problem.y[ids].tolist()))
         trainer = copy.copy(trainer)
-        trainer.class_weight = make.balanced_weights(sum(counts, Counter()))
+        trainer.class_weight = balanced_weights(sum(counts, Counter()))
         problem, start, ids = prepared(trainer, samples)
     held_out = everywhere(lambda: make.check_validation(validation, problem))
     problem = replace(problem, bias_step=max(process_group.gather(problem.bias_step)))

@@ -39,10 +39,6 @@ class ChainMetric(EpochMetric):
         super().__init__(exact)
         self.add_sums("errors", "tokens", "wrong", "mistakes")
 
-    def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return the numbers of a batch, which are counted already."""
-        return batch
-
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics by name."""
         found = {"error": self.errors / self.tokens, "error/sequence": self.wrong / self.samples}
@@ -119,9 +115,8 @@ class LitTagger(LitDescent):
         losses, made = self.criterion.judge(scores, y)
         wrong = (best_tags(scores) != y) & (torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None])
         losses = losses if weight is None else losses * weight.to(losses)
-        if not self.is_repeated(stage):
-            counts = wrong.sum(), scores.lengths.sum(), wrong.any(1).sum(), made.sum()
-            self.metric(stage, dataloader_idx).add(losses.detach(), *counts)
+        counts = wrong.sum(), scores.lengths.sum(), wrong.any(1).sum(), made.sum()
+        self.count(stage, dataloader_idx, losses, *counts)
         return losses
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
