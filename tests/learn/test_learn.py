@@ -261,7 +261,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60) |" in page
-    assert "30 of 60 validation samples" in page
+    assert "of 180 training samples" in page
     assert found.model.scaler.kind == "maxabs"
     run("apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
     table = pd.read_csv(tmp_path / "out.csv")

@@ -15,8 +15,8 @@ from torchperc.cli import main
 from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.model.model_file import save_safetensors
 from torchperc.reports import Report, Section, Table, Text, report
-from torchperc.reports.classification import report_subject
-from torchperc.reports.proof import Subject
+from torchperc.reports.classification import Subject, report_subject
+from torchperc.reports.sections import Training
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -122,7 +122,9 @@ def test_axes_say_that_features_are_scaled(monkeypatch):
     noted = lambda *given, names, **look: seen.append(names) or real(*given, names=names, **look)  # noqa: E731
     monkeypatch.setattr(plots.DecisionRegionDisplay, "from_model", noted)
     for scaled in (True, False):
-        report_subject("AND", Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}, scaled=scaled))
+        subject = Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}, Training(()))
+        subject.scaled = scaled
+        report_subject("AND", subject)
     assert seen == [["x1, scaled", "x2, scaled"], ["x1", "x2"]]
 
 
@@ -164,17 +166,18 @@ def test_a_net_that_is_not_linear_says_why_there_is_no_proof(unpainted):
 @pytest.mark.parametrize(
     ("options", "net", "said"),
     [
-        ({"class_weight": "balanced"}, {}, "here samples were weighted"),
+        ({"class_weight": "balanced"}, {}, "or samples were weighted"),
         ({"margin": 0.5}, {}, "(R² + 2·margin/η)/γ*² = 68"),
+        ({"margin": 0.5, "lr": 0.1}, {}, "(R² + 2·margin/η)/γ*² = 221"),
         ({"bias_step": "none"}, {}, "No bound"),
         ({"select": "voted"}, {}, "the bound is 51"),
-        ({}, {"init": "normal", "seed": 0}, "this one started from others"),
+        ({}, {"init": "normal", "seed": 0}, "This run started from other weights"),
     ],
 )
 def test_the_bound_of_other_runs(options, net, said, unpainted):
     X, y = tp.data.gate("AND")
     result = tp.RuleTrainer(max_epochs=50, **options).fit(tp.Perceptron(2, **net), X, y)
-    for text in both(report(result, X, y, margin=options.get("margin", 0.0))):
+    for text in both(report(result, X, y)):
         assert said in text
 
 
@@ -302,7 +305,6 @@ def test_errors_of_the_command(words, said, tmp_path, monkeypatch, call):
     [
         ({"labels": ("a",)}, "must name 2 classes"),
         ({"names": ("a",)}, "must name 2 features"),
-        ({"margin": -1}, "margin"),
         ({"held_out": {"test": ([[0.0, float("nan")]], [1])}}, "nan"),
     ],
 )

@@ -156,9 +156,12 @@ def report_of(folder: Path, trust: bool = True) -> Report:
 
     title, found = folder.resolve().name or str(folder), results.runs_below(folder)
     if not results.is_run(folder) and found:
+        from torchperc.reports.page import Section
+        from torchperc.reports.sections import curve_blocks
+
         lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-        compared = results.compared_curves({path.name: results.curves_of(path) for path in found})
-        return tp.reports.Report.joined(title, lead, [report_of(path, trust) for path in found], compared)
+        curves = Section("All runs", curve_blocks({path.name: results.curves_of(path) for path in found}))
+        return tp.reports.Report.joined(title, lead, [report_of(path, trust) for path in found], curves)
     if not results.is_run(folder):
         why = "neither a config.yaml nor a results.json is there, or in a folder below"
         raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
@@ -174,8 +177,7 @@ def report_of(folder: Path, trust: bool = True) -> Report:
     if not isinstance(module, runs.Module):
         known = "LitRule, LitClassifier or LitRegressor"
         raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
-    sentence, again = runs.restore(module, data, folder), results.command_and_config(folder, path.read_text())
-    return runs.of_module(title, module, data, folder=folder, again=again, sentence=sentence)
+    return runs.of_module(title, module, data, folder=folder, sentence=runs.restore(module, data, folder))
 
 
 # --- about data ---------------------------------------------------------------------------------------------------

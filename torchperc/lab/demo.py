@@ -14,8 +14,9 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
-from torchperc.reports import Report, Text, runs
-from torchperc.reports.results import compared_curves, curves_of
+from torchperc.reports import Report, Section, Text, runs
+from torchperc.reports.results import curves_of
+from torchperc.reports.sections import curve_blocks
 from torchperc.reports.text import figures, percent, weights
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
@@ -50,9 +51,8 @@ def demo(folder: Path) -> None:
     pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
     console.print(f"pictures in {folder}: {pictures}")
     console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
-    Report.joined(
-        "torchperc demo", _LEAD, reports, compared_curves({name: curves_of(path) for name, path in folders.items()})
-    ).save(folder / "report.html")
+    curves = Section("All runs", curve_blocks({name: curves_of(path) for name, path in folders.items()}))
+    Report.joined("torchperc demo", _LEAD, reports, curves).save(folder / "report.html")
     console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
     console.print("next: README.md, or data of your own:  [bold].venv/bin/torchperc learn yours.csv[/bold]")
 

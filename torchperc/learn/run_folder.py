@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from torchperc.learn.results import LearnResult
 from torchperc.lightning.outcome import fitted_model
 from torchperc.model.model_file import MODEL
 from torchperc.reports.page import Block, Code, Text
-from torchperc.reports.results import CURVES, Candidate, curves_of, of_comparison, write_curves
+from torchperc.reports.results import CURVES, Candidate, curves_of, write_curves
 
 if TYPE_CHECKING:
     from torchperc.reports.page import Report
@@ -81,15 +82,15 @@ def report_of(folder: Path) -> Report:
 def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certificate | None = None) -> Report:
     """The report of a run whose files are in ``part``; a proof that the rule found is not made again."""
     from torchperc.reports import classification, regression
+    from torchperc.reports.sections import Training, compared
 
+    curves = {each.name: curves_of(part / each.folder) for each in learned.candidates}
+    how = [("learned by", learned.best.how)]
+    training = Training(_again(**learned.settings), how, curves, compared=[compared(learned)], certificate=proof)
+    make = regression.of_module if data.task == "regression" else classification.of_module
     module = TrainedModule(learned.model.net, learned.model.head)
-    given: tuple[Any, ...] = (learned.folder.resolve().name or str(learned.folder), module, data)
-    known: dict[str, Any] = {"curves": curves_of(part), "how": [("learned by", learned.best.how)]}
-    if data.task == "regression":
-        one = regression.of_module(*given, again=_again(**learned.settings), **known)
-    else:
-        one = classification.of_model(*given, certificate=proof, again=_again(**learned.settings), **known)
-    return of_comparison(one, learned, {each.name: curves_of(part / each.folder) for each in learned.candidates})
+    made = make(learned.folder.resolve().name or str(learned.folder), module, data, training)
+    return replace(made, lead=f"{made.lead} Kept: {learned.best.name}.")
 
 
 def _again(data: Mapping[str, Any], max_epochs: int | None) -> list[Block]:
