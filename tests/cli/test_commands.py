@@ -97,7 +97,7 @@ def test_wrong_commands_are_one_line_and_exit_code_two(call, words, message):
         ("--help", "crosscheck"),
         ("crosscheck --help", "--bias-step"),
         ("tag apply --help", "--separator"),
-        ("fit --help", "--trust"),
+        ("fit --help", "--ckpt-path"),
         ("fit --help.all", "--trainer.gradient_clip_val"),
         ("--version", f"torchperc {tp.__version__}\n"),
     ],
