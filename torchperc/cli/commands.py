@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import shlex
 import sys
 import time
@@ -43,7 +42,6 @@ options:
   --picture-every N          epochs between pictures (default: 10; 0: none)
   --print_config             print the whole config and stop
   --help.all                 every option of module, data and Trainer (takes some seconds)"""
-_DENSE = 2**28  # bytes up to which sparse data are converted for those who need them dense
 _SHOWN = 12  # rows of a witness that are listed one by one
 _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
 
@@ -173,8 +171,8 @@ def report_of(folder: Path) -> Report:
     return tp.reports.Report.joined(title, lead, [report_of(path) for path in found], curves)
 
 
-def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) -> Any:
-    """A table with labels, by the name of a gate or a data set, or from a file; sparse samples made dense."""
+def _load(command: str, data: str, reading: dict[str, Any]) -> Any:
+    """A table with labels, by the name of a gate or a data set, or from a file."""
     gate = tp.data.is_gate(data)
     if gate and reading:
         raise ParameterError(Option(*next(iter(reading.items()))), f" needs a file; {data} is a gate")
@@ -184,13 +182,7 @@ def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) 
         target = ["--target", str(reading["target"])] if "target" in reading else []
         learn = shlex.join(["torchperc", "learn", data, *target, "--task", "regression"])
         raise ValueError(f"{has}, and torchperc {command} needs classes; to predict numbers: {learn}")
-    if not dense or not is_sparse(table.X):
-        return table
-    if math.prod(table.X.shape) * 8 > _DENSE:
-        rows, width = table.X.shape
-        why = f"{rows:,} samples of {width:,} features are too many to be made dense"
-        raise ValueError(f"{data} is sparse, and {why}; use fewer, or torchperc learn, which keeps them sparse")
-    return replace(table, X=table.X.toarray())
+    return table
 
 
 def crosscheck(
@@ -225,9 +217,10 @@ def crosscheck(
     table = _load("crosscheck", data, reading)
     import torch
 
+    X: Any = table.X.toarray() if is_sparse(table.X) else table.X
     how: dict[str, Any] = {"tie": tie, "order": order, "seed": seed, "bias_step": bias_step, "mode": mode, "lr": lr}
-    how |= {"dtype": getattr(torch, dtype), "num_classes": table.classes}
-    check = tp.crosscheck(table.X, table.y, epochs=epochs, **how)
+    how |= {"epochs": epochs, "dtype": getattr(torch, dtype), "num_classes": table.classes}
+    check = tp.crosscheck(X, table.y, **how)
     codes = ("-1", "+1") if table.classes is None else map(str, range(table.classes))
     pairs = zip(table.labels, codes, strict=True)
     labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
@@ -366,7 +359,7 @@ def play(
     else:
         from torchperc.lab.play.data import content_of_data, content_of_log, load_log
 
-        table: Any = None if data is None else _load("play", data, reading, dense=False)
+        table: Any = None if data is None else _load("play", data, reading)
         if log is None:
             made = Play(content_of_data(table, features=features, samples=samples))
         else:

@@ -73,7 +73,7 @@ def _run(words: list[str], faults: list[Any]) -> None:
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         if not faults or not isinstance(error, OSError):
             fail(str(error))
     except KeyboardInterrupt:  # where no signal is listened for

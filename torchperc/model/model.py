@@ -128,16 +128,14 @@ class FittedModel(nn.Module):
         if self.regression and scores != 1:
             raise ValueError(f"net has {scores} outputs, but a RegressionHead needs one; use nn.Linear(d, 1)")
         classes, target = (0, 1) if self.regression else (max(2, scores), 0)
-        sizes: list[tuple[str, Any, int]] = [("names", self.names, self.width), ("labels", self.labels, classes)]
-        sizes += [("encoding", self.encoding and self.encoding.feature_names, self.width)]
-        for name, scaler, needed in (
-            ("scaler", self.scaler, self.width),
-            ("target_scaler", self.target_scaler, target),
-        ):
+        encoded = None if self.encoding is None else self.encoding.feature_names
+        sizes = {"names": (self.names, self.width), "labels": (self.labels, classes), "encoding": (encoded, self.width)}
+        for name, needed in (("scaler", self.width), ("target_scaler", target)):
+            scaler = getattr(self, name)
             if scaler is not None and scaler.shift is None:
                 raise ValueError(f"{name}={type(scaler).__name__}() is not fitted; give the one of the training")
-            sizes += [(name, scaler and scaler.shift, needed)]
-        for name, part, needed in sizes:
+            sizes[name] = (scaler and scaler.shift, needed)
+        for name, (part, needed) in sizes.items():
             if part is not None and len(part) != needed:
                 raise ValueError(f"{name} is for {len(part)}, but net and head need {needed}; use those of one run")
         if len(set(self.labels)) < len(self.labels):
