@@ -149,7 +149,7 @@ def report_of(folder: Path) -> Report:
 
     title, found = folder.resolve().name or str(folder), results.runs_below(folder)
     if (folder / results.RESULTS).is_file():
-        from torchperc.learn.run_folder import report_of as report_of_learn
+        from torchperc.learn.results import report_of as report_of_learn
 
         return report_of_learn(folder)
     if (folder / results.CONFIG).is_file():

@@ -98,7 +98,7 @@ def learn(
         _check_sets(data)
         # what takes long to import comes after what may be refused
         from torchperc.learn.candidates import few_threads
-        from torchperc.learn.run_folder import write_run
+        from torchperc.learn.results import write_run
 
         part = stack.enter_context(atomic_path(final))
         with few_threads(data):
