@@ -165,21 +165,16 @@ class _CLI(LightningCLI):
         say(f"{len(codes)} {'numbers' if real else 'labels'} in {self._folder / 'predictions.csv'}")
 
 
-def run(words: list[str]) -> None:
-    """Parse the config, make everything, run the command."""
-    _made(words)
-
-
 def read(path: Path) -> tuple[Any, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
     try:
-        made = _made(["--config", str(path)], run=False)
+        made = run(["--config", str(path)], run=False)
     except ValueError as error:
         raise ValueError(f"cannot read {path}: {error}") from None
     return made.model, made.datamodule
 
 
-def _made(words: list[str], **options: Any) -> _CLI:
+def run(words: list[str], **options: Any) -> _CLI:
     """Make everything that a config describes, and run it unless ``run=False``; what is wrong is a ``ValueError``."""
     quiet()
     words = [re.sub("^--[^=]*", lambda name: f"--{name[0][2:].replace('-', '_')}", word) for word in words]

@@ -190,15 +190,13 @@ def _weights(subject: Subject) -> list[Block]:
     if weight is None:
         return []
     count, low, high = len(weight), number(weight.min()), number(weight.max())
+    said = f"The {weight.numel():,} weights lie between {low} and {high}."
     if subject.image_shape is not None:
         labels = None if count == 1 else drawn(subject.class_names)
         figure = plots.WeightsDisplay.from_model(subject.model, subject.image_shape, labels=labels).figure_
-        alt = f"The weights as {'an image' if count == 1 else f'{count} images, one for each class'}."
-        size = "{} by {} pixels".format(*subject.image_shape)
-        return [Picture.of(figure, alt, f"The weights of {size}, from {low} to {high}.")]
+        return [Picture.of(figure, f"The weights as {plural(count, 'image')}.", said)]
     if weight.shape[1] > LISTED or count > _FEW:
-        said = Text(f"The {weight.numel():,} weights lie between {low} and {high}.")
-        return [said, *strongest(weight, subject.feature_names, subject.class_names)]
+        return [Text(said), *strongest(weight, subject.feature_names, subject.class_names)]
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias_step != "none":
         origin = torch.zeros(1, weight.shape[1], dtype=weight.dtype, device=subject.known.device)
