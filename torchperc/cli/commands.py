@@ -287,7 +287,7 @@ def separable(
 
 
 def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
-    """Check a proof by the standard library alone, or, about other files than plain tables, by the same arithmetic."""
+    """Check a proof by the standard library; files that are no plain tables by torchperc."""
     from torchperc.theory import verifier  # needs neither torch nor numpy
 
     try:

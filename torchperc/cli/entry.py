@@ -1,4 +1,4 @@
-"""The command line: a command's arguments come from the signature of its function, an error is one line on stderr."""
+"""The command line: options from the signatures of functions, errors in one line on stderr."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _run(words: list[str], faults: list[Any]) -> None:
 
 
 def fail(message: str, code: int = 2) -> None:
-    """Say what is wrong in one line on stderr and leave; of processes that have not met yet, the first says it."""
+    """Print an error in one line and exit; of unconnected processes only the first prints."""
     dist = sys.modules.get("torch.distributed")
     if is_first() or (dist is not None and dist.is_available() and dist.is_initialized()):
         say(f"torchperc: error: {' '.join(message.split())}", sys.stderr)
@@ -203,7 +203,7 @@ def _add_command(found: Any, name: str, function: Callable[..., Any], several: b
 
 
 def parameters(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, str]]:
-    """The parameters of a command with what its docstring says of each; in place of ``**`` how a file is read."""
+    """Yield a command's parameters with their help; ``**`` stands for how a file is read."""
     arguments = _plain(function).partition("\nArgs:\n")[2].partition("\n\n")[0]
     found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
     told = {name: " ".join(text.split()).replace("%", "%%") for name, text in found}

@@ -68,7 +68,7 @@ class _CLI(LightningCLI):
             super().__init__(pl.LightningModule, TabularDataModule, args=words, **options)
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """The one called; to describe all four, each with every option of a Trainer, takes a third of a short run."""
+        """Describe only the command called; all four take a third of a short run."""
         return {name: arguments for name, arguments in LightningCLI.subcommands().items() if name in self._called}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -203,7 +203,7 @@ def run(words: list[str], **options: Any) -> _CLI:
 
 
 def _readable(message: str) -> str:
-    """The one thing that is wrong, out of a list of all the types that a value might have had."""
+    """Pick the first reason out of jsonargparse's list of all types of a value."""
     found = re.search(r'Parser key "([^"]+)".*?Errors:\s*- (.*?)\n\s*(?:- |Given value)', message, re.DOTALL)
     if not found:
         return message

@@ -60,7 +60,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def spelled(option: Option, known: Mapping[str, Any]) -> str:
-    """A parameter in a library's error as the command's own option; as in Python if the command has none.
+    """Spell a parameter of a library's error as an option, if the command has it.
 
     Example:
         >>> spelled(Option("max_epochs", 0), {"max_epochs": None}), spelled(Option("tie", "x"), {})

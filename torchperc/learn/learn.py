@@ -1,4 +1,4 @@
-"""From a table to a classifier or a regression: split, scale, learn in several ways, keep the best, write a report."""
+"""Learn from a table: split, scale, train several candidates, keep the best, write a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learn returns and writes: candidates judged on each set, the baseline, notes, and the folder of the run."""
+"""What learn returns and writes: scores of candidates, baseline, notes and the run's folder."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def baseline(data: PreparedData) -> Tally | Fit:
 
 
 def verdict(trained: Trained, training: Tally | Fit) -> str:
-    """How a training ended, by the weights that were kept unless it was by rule; a regression has no verdict."""
+    """Return how a training ended; a regression has no verdict."""
     if isinstance(training, Fit):
         return ""
     if trained.result is not None:
@@ -226,7 +226,7 @@ def report_of(folder: Path) -> Report:
 
 
 def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certificate | None = None) -> Report:
-    """The report of a run whose files are in ``part``; a proof that the rule found is not made again."""
+    """Report a run whose files are in ``part``; reuse the rule's proof."""
     from torchperc.reports import classification, regression
     from torchperc.reports.sections import Training, compared
 

@@ -43,7 +43,7 @@ _NOT_SAVED = "not saved"
 
 
 def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) -> Description:
-    """A net as its class and arguments; one that cannot be made again from those as its class alone."""
+    """Describe a net by class and arguments; by class alone if that cannot rebuild it."""
     net = uncompiled(net)
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
@@ -94,7 +94,7 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
 
 
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:
-    """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments."""
+    """Describe an optimizer or scheduler of torch with plain arguments; others are not saved."""
     if make is None:
         return None
     options: dict[str, Any] = {}

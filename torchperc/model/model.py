@@ -1,4 +1,4 @@
-"""A fitted model as one thing and one file: everything between the features of a table and its labels or targets."""
+"""Fitted models: everything from a table's features to its labels or targets, in one file."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ class FittedModel(nn.Module):
         return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
 
     def _scaled_features(self, X: Data) -> Tensor:
-        """Raw features checked, imputed, scaled in float64 and then of the net's type; sparse ones as a CSR tensor."""
+        """Check, impute and scale raw features in float64; return them in the net's type."""
         encoding = self.encoding
         if not is_sparse(X):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}

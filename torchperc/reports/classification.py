@@ -87,7 +87,7 @@ class Subject:
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
-    """Dense samples in memory; of others evenly spaced ones, dense if they are so few that a proof is looked for."""
+    """Return dense samples, or evenly spaced ones of larger sets, dense if small enough to prove."""
     if isinstance(X, Tensor):
         return X, y
     per_sample = min(X.shape[1], _STORED) if isinstance(X, CsrParts) else X.shape[1]
@@ -206,7 +206,7 @@ def _weights(subject: Subject) -> list[Block]:
 
 
 def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
-    """The features with the largest weights (1, d) or (K, d) for each label; with a few labels those against it, too.
+    """List the features with the largest weights for, and with few labels against, each label.
 
     Example:
         >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
@@ -291,7 +291,7 @@ def _counts(subject: Subject) -> Table:
 
 
 def _certificate(subject: Subject) -> Certificate | str:
-    """The proof that a hyperplane separates the training data, or that none does; or why there is no proof."""
+    """Return the proof of separability or inseparability, or why there is none."""
     (N, d), y, K, result = subject.X.shape, subject.y, subject.classes, subject.training.result
     known = subject.training.certificate or (result.certificate if result is not None else None)
     if known is not None and known.separable is not None and known.samples == len(y):  # of no fewer, weighted 0

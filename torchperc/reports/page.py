@@ -1,4 +1,4 @@
-"""What a page is made of, and the report: HTML that needs nothing beside it, or Markdown of the same content."""
+"""Blocks, sections and the report: one self-contained HTML page, or a Markdown card."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG inside the page, with a text for those who do not see it; in Markdown the caption replaces it."""
+    """A PNG inside the page with its alternative text; in Markdown the caption replaces it."""
 
     kind: ClassVar = "picture"
     png: bytes

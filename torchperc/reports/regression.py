@@ -1,4 +1,4 @@
-"""The report of a regression: how well it fits, against the mean as the baseline, its weights and its residuals."""
+"""The report of a regression: fit against the baseline, weights and residuals."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def restore(module: Module, data: TabularDataModule, folder: Path) -> str:
 
 
 def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
-    """Restore the result of a run by rule from its checkpoint; say how it ended if it was cut short or online."""
+    """Restore a rule's result from its checkpoint; return how it ended if interrupted or online."""
     try:
         epochs, ended = len(state["history"]), state["verdict"]
         if "stream" in state:
@@ -69,7 +69,7 @@ def of_module(
     again: Sequence[Block] | None = None,
     sentence: str = "",
 ) -> Report:
-    """Report a module after its run, and the data it was trained on; curves and config are read from the folder."""
+    """Report a trained module and its data; curves and config come from the folder."""
     if isinstance(module, LitRule):
         options = module.trainer_options
         shown = (f"{name} {value}" for name, value in options.items() if name != "select" and value is not None)

@@ -97,7 +97,7 @@ def compared(found: Any) -> Section:
 
 
 def curve_blocks(runs: Mapping[str, Curves]) -> list[Block]:
-    """Error, RMSE and loss by epoch: of one run training and validation on one chart, else a chart each of all runs."""
+    """Draw error, RMSE and loss by epoch; several runs share a chart per set."""
     one, charts = len(runs) == 1, defaultdict[tuple[str, str], dict[str, Any]](dict)
     for what, (part, name), (run, curves) in product(_QUANTITIES, _LOGGED.items(), runs.items()):
         if f"{what}/{part}" in curves and (one or what != "loss"):  # losses of different heads cannot be compared
@@ -108,7 +108,7 @@ def curve_blocks(runs: Mapping[str, Curves]) -> list[Block]:
 
 
 def _picture(curves: Curves, what: str, part: str) -> Picture:
-    """Curves on one chart, and in words where they begin and end; a run of one step is a level beside the others."""
+    """Draw curves on one chart; a run of one step is a level."""
     last = _last_epoch(curves)
     scale, name, axis = _QUANTITIES[what]
     curves = {

@@ -1,4 +1,4 @@
-"""Numbers in words, and text of the data (names of columns and files, labels) made fit to be shown."""
+"""Numbers, tables and names from data as text that is safe to show."""
 
 from __future__ import annotations
 
