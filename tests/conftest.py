@@ -72,6 +72,18 @@ def call(capsys, monkeypatch):
 
 
 @pytest.fixture
+def refused(call):
+    """Run a command that fails with exit code 2 and one line on standard error, which is returned."""
+
+    def run(*words: object, silent: bool = True) -> str:
+        code, out, err = call(*words)
+        assert (code, err.count("\n"), bool(out and silent)) == (2, 1, False), err
+        return err
+
+    return run
+
+
+@pytest.fixture
 def fresh():
     """What a program prints in a process of its own."""
     return lambda code: subprocess.run([sys.executable, "-c", code], stdout=-1, text=True, check=True).stdout

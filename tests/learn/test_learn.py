@@ -23,17 +23,15 @@ from torchperc.learn import learn as learning
 from torchperc.learn.apply import apply
 
 
-def people(path, rows=240, seed=0, gaps=0, classes=2):
-    """A table with numbers, a category, an identifier and a label in words; some cells may be empty."""
+def people(path, rows=240, seed=0, gaps=0):
+    """A table with numbers, a category and a label in words; some cells may be empty."""
     rng = np.random.default_rng(seed)
     age, income = rng.integers(18, 80, rows), rng.normal(3000, 800, rows).round(2)
     colour = rng.choice(["red", "green", "blue"], rows)
     score = (age - 45) / 20 + (income - 3000) / 900 + np.where(colour == "red", 1.0, -0.5) + rng.normal(0, 0.5, rows)
-    names = np.array(["low", "high"] if classes == 2 else ["low", "mid", "high"])
-    label = names[np.digitize(score, [0.0] if classes == 2 else [-0.7, 0.7])]
+    label = np.where(score < 0, "low", "high")
     frame = pd.DataFrame({"age": age.astype(float), "income": income, "colour": colour, "bought": label})
-    for row in rng.choice(rows, gaps, replace=False):
-        frame.loc[row, "income"] = np.nan
+    frame.loc[rng.choice(rows, gaps, replace=False), "income"] = np.nan
     frame.to_csv(path, index=False)
     return frame
 
@@ -119,9 +117,8 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
     frame = people(tmp_path / "gaps.csv", gaps=30)
     _, said = run("learn", tmp_path / "gaps.csv", "--out", tmp_path / "run", code=2)
     first = int(np.flatnonzero(frame.income.isna())[0])
-    assert f"line {first + 2}" in said
-    assert "income" in said
-    assert "mean" in said
+    for part in (f"line {first + 2}", "income", "--missing drop drops them, --missing mean imputes"):
+        assert part in said
     assert not (tmp_path / "run").exists()
     found = learn(tmp_path / "gaps.csv", folder=tmp_path / "run", missing="mean", max_epochs=3)
     train = tp.data.split(np.array(frame.bought), (0.6, 0.2, 0.2), 0)[0].numpy()
@@ -182,13 +179,11 @@ APPLY_FAULTS = {
 
 
 @pytest.mark.parametrize("fault", APPLY_FAULTS)
-def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, run):
+def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, refused):
     text, word = APPLY_FAULTS[fault]
     (tmp_path / "new.csv").write_text(text)
     (tmp_path / "out.csv").write_text("before")
-    _, err = run("apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv", code=2)
-    assert err.count("\n") == 1
-    assert word in err
+    assert word in refused("apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert (tmp_path / "out.csv").read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
 
@@ -212,33 +207,24 @@ def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, 
         (("apply", "run", "none.csv"), "none.csv"),
     ],
 )
-def test_bad_input_is_one_line(learned, tmp_path, run, monkeypatch, words, part):
+def test_bad_input_is_one_line(learned, tmp_path, refused, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
     people("a.csv")
     (tmp_path / "one.csv").write_text("a,b\n1,x\n2,x\n")
     (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "run").symlink_to(learned[2].folder)
     before = (tmp_path / "a.csv").read_bytes()
-    _, err = run(*words, code=2)
-    assert err.count("\n") == 1
-    assert part in err
+    assert part in refused(*words)
     assert not (tmp_path / "runs").exists()
     assert (tmp_path / "a.csv").read_bytes() == before
-
-
-def test_many_samples_take_one_step_each(tmp_path, monkeypatch):
-    monkeypatch.setattr(candidates, "MANY", 100)
-    people(tmp_path / "a.csv")
-    found = learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=3, dtype="float64", report=False)
-    assert ["one step per sample" in each.how for each in found.candidates] == [False, False, True, True]
-    assert found.model.dtype == torch.float64
-    assert found.best.validation.error < found.baseline.error
 
 
 def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     _, path, _ = learned
     monkeypatch.setattr(candidates, "MANY", 1)
     found = learn(path, folder=tmp_path / "held", max_epochs=10, report=False)
+    assert ["one step per sample" in each.how for each in found.candidates] == [False, False, True, True]
+    assert found.best.validation.error < found.baseline.error
     monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=10, stream=True, report=False)
     for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
@@ -261,7 +247,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60) |" in page
-    assert "30 of 60 validation samples" in page
+    assert "of 180 training samples" in page
     assert found.model.scaler.kind == "maxabs"
     run("apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
     table = pd.read_csv(tmp_path / "out.csv")
@@ -286,14 +272,12 @@ def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tm
     assert said.startswith("rejected")
 
 
-def test_a_run_of_an_earlier_version_is_refused_in_one_line(learned, tmp_path, run):
+def test_a_run_of_an_earlier_version_is_refused_in_one_line(learned, tmp_path, refused):
     _, _, found = learned
     results = json.loads((found.folder / "results.json").read_text())
     (tmp_path / "results.json").write_text(json.dumps({name: results[name] for name in ("best", "candidates")}))
     (tmp_path / "config.yaml").write_text("out: run")  # which 0.2 wrote, too
-    _, err = run("report", tmp_path, code=2)
-    assert "results.json is not what this `torchperc learn` writes" in err
-    assert err.count("\n") == 1
+    assert "results.json is not what this `torchperc learn` writes" in refused("report", tmp_path)
 
 
 def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys, unpainted):
@@ -420,8 +404,3 @@ def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, 
         apply(model, new, tmp_path / "out.csv", unknown="no")
     new.write_text("age,income,colour\nabc,3000,pink\n")  # what is no number stays an error
     assert "abc" in run(*words, "--unknown", "ignore", code=2)[1]
-
-
-def test_errors_of_the_library_are_told_in_options(tmp_path, run):
-    people(tmp_path / "a.csv", gaps=2)
-    assert "--missing drop drops them, --missing mean imputes" in run("learn", tmp_path / "a.csv", code=2)[1]

@@ -55,11 +55,9 @@ def test_numbers_in_memory_are_a_quantity_unless_said_otherwise(fruit):
     assert tp.learn(X, np.arange(90) % 12, folder="c", max_epochs=2, report=False, task="regression").model.regression
 
 
-def test_a_report_of_arrays_cannot_be_made_again(fruit, call):
+def test_a_report_of_arrays_cannot_be_made_again(fruit, refused):
     tp.learn(fruit[["weight"]].to_numpy(), fruit["kind"], folder="a", max_epochs=2, report=False)
-    code, _, err = call("report", "a")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "from data in memory" in err
+    assert "from data in memory" in refused("report", "a")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_columns_to_ignore_are_read_in_every_spelling(fruit, call, words, names)
     assert list(tp.FittedModel.load("run").names) == names
 
 
-def test_apply_keeps_the_columns_that_are_asked_for(fruit, call):
+def test_apply_keeps_the_columns_that_are_asked_for(fruit, call, refused):
     fruit.loc[3, "id"] = 'F"3, b'
     fruit.rename(columns={"colour": "label"}).to_csv("fruit.csv", index=False)
     tp.learn("fruit.csv", target="kind", ignore=["id"], folder="run", max_epochs=2, report=False)
@@ -127,9 +125,7 @@ def test_apply_keeps_the_columns_that_are_asked_for(fruit, call):
         assert list(kept)[: len(names) + 1] == [*names, "label_2"]
         assert kept["label_2"].tolist() == plain["label"].tolist()
         assert kept["id"].tolist() == fruit["id"].tolist()
-    code, _, err = call("apply", "run", "fruit.csv", "--keep", "nobody")
-    assert (code, err.count("\n")) == (2, 1)
-    assert "--keep nobody" in err
+    assert "--keep nobody" in refused("apply", "run", "fruit.csv", "--keep", "nobody")
     pd.read_csv("fruit.csv").head(0).to_csv("none.csv", index=False)
     assert call("apply", "run", "none.csv", "--keep", "id")[1].startswith("id,label,")
 

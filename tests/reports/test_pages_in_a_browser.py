@@ -1,22 +1,13 @@
 """Reports in a headless Chromium: on a phone and on a desk, light and dark, nothing is cut off and all can be read."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 import torch
+from chromium import SHOTS, chromium
 
 import torchperc as tp
 from torchperc.reports import Report, Section, Table, report
 
 pytestmark = pytest.mark.browser
-sync_playwright = pytest.importorskip("playwright.sync_api", reason="`make test-all` installs it").sync_playwright
-
-SHOTS = Path(__file__).parents[2] / "runs" / "browser"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-MISSING = (
-    "Chromium is missing. `make test-all` installs it; by hand: apt-get install -y --no-install-recommends chromium"
-)
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
 
 
@@ -37,44 +28,30 @@ def of_many_classes():
     return report(result, X, y, title="twelve classes", names=LONG, labels=LONG, held_out={"test": (X, y)})
 
 
+def of_a_wide_table():
+    return Report("wide", "", [Section("one", [Table(["sample", *"abcde"], [[*"012345"]])])])
+
+
 PAGES = {"xor": of_xor, "many-classes": of_many_classes}
 
 
 @pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.fail(MISSING)
-    with sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("pages")
-    for name, make in PAGES.items():
-        make().save(folder / f"{name}.html")
-    return folder
-
-
-@pytest.fixture
-def opened(browser, pages):
+def opened(tmp_path_factory):
     """Opens a page at a width and in a colour scheme; a picture of it is kept."""
-    contexts = []
+    folder = tmp_path_factory.mktemp("pages")
+    for name, make in {**PAGES, "wide": of_a_wide_table}.items():
+        make().save(folder / f"{name}.html")
+    with chromium(tmp_path_factory.mktemp("profile")) as window:
+        page = window.new_page()
 
-    def to(name, width, scheme):
-        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme))
-        page = contexts[-1].new_page()
-        page.goto((pages / f"{name}.html").as_uri())
-        SHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SHOTS / f"report-{name}-{width}-{scheme}.png", full_page=True)
-        return page
+        def to(name, width, scheme="light"):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            page.goto((folder / f"{name}.html").as_uri())
+            page.screenshot(path=SHOTS / f"report-{name}-{width}-{scheme}.png", full_page=True)
+            return page
 
-    yield to
-    for context in contexts:
-        context.close()
+        yield to
 
 
 OVERFLOW = """() => {
@@ -97,7 +74,7 @@ COLOURS = """() => ['body', 'h2', '.lead', 'nav a', 'figcaption', 'th', 'td', 'p
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width", [360, 420, 1280])
 def test_nothing_is_cut_off(opened, name, width):
-    page = opened(name, width, "light")
+    page = opened(name, width)
     assert page.evaluate(OVERFLOW) == []
     shown = page.evaluate(PICTURES)
     assert shown
@@ -125,12 +102,9 @@ def test_text_can_be_read_in_either_colour_scheme(opened, name, scheme):
     assert behind == "rgb(255, 255, 255)"  # pictures keep their light ground
 
 
-def test_a_wide_table_becomes_cards_on_a_phone(opened, pages):
-    rows = [[str(column) for column in range(6)]]
-    Report("wide", "", [Section("one", [Table(["sample", *"abcde"], rows)])]).save(pages / "wide.html")
-    page = opened("wide", 360, "light")
+def test_a_wide_table_becomes_cards_on_a_phone(opened):
+    page = opened("wide", 360)
     cell = page.locator("table.cards td").first
     assert cell.evaluate("element => getComputedStyle(element, '::before').content") == '"sample"'
     assert not page.locator("table.cards th").first.is_visible()
-    desk = opened("wide", 1280, "light")
-    assert desk.locator("table.cards th").first.is_visible()
+    assert opened("wide", 1280).locator("table.cards th").first.is_visible()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import shlex
 import sys
 import time
@@ -42,14 +41,9 @@ options:
   --trainer.accelerator NAME cpu, gpu or auto; --trainer.devices N of them
   --picture-every N          epochs between pictures (default: 10; 0: none)
   --print_config             print the whole config and stop
-  --trust                    do not warn of classes in a config that are not of torch, lightning or torchperc
   --help.all                 every option of module, data and Trainer (takes some seconds)"""
-_DENSE = 2**28  # bytes up to which sparse data are converted for those who need them dense
 _SHOWN = 12  # rows of a witness that are listed one by one
 _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
-
-
-# --- from a file to predictions -----------------------------------------------------------------------------------
 
 
 @functools.wraps(learn_table)
@@ -70,8 +64,8 @@ def learn(source: Any, **options: Any) -> None:
     more = f" and {len(data) - 1} more" if len(data) > 1 else ""
     say(f"{data[0]}{more}: {count:,} samples, {len(model.names):,} features, {what}")
     if learned.taken:
-        other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
-        say(f"{learned.taken} (--task {other[learned.taken.rpartition(' ')[2]]})")
+        other = "classification treats them as classes" if model.regression else "regression predicts numbers"
+        say(f"{learned.taken} (--task {other})")
     head, rows = comparison(learned.candidates, learned.baseline)
     print_table(head, [(f"{row[0]} ◂" if row[0] == best.name else row[0], *row[1:]) for row in rows])
     say(f"◂ kept: {best.name}, the first with the lowest validation {kind}")
@@ -129,7 +123,7 @@ def export(run: str, *, to: Literal["onnx", "safetensors", "torch"], out: str | 
     say(f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}")
 
 
-def report(run: str, *, out: str | None = None, trust: bool = False, card: str | None = None) -> None:
+def report(run: str, *, out: str | None = None, card: str | None = None) -> None:
     """Write one HTML page of a run, or of several.
 
     What was learned, data, verdict with its proof, mistakes against the bound, curves, boundary, confusion, config,
@@ -138,7 +132,6 @@ def report(run: str, *, out: str | None = None, trust: bool = False, card: str |
     Args:
         run: the folder of a run, or one with runs directly below it
         out: the page (default: report.html in the folder)
-        trust: do not warn of a config's classes outside torch, lightning and torchperc
         card: write the same content as Markdown to this file, too
     """
     folder = Path(run)
@@ -146,43 +139,40 @@ def report(run: str, *, out: str | None = None, trust: bool = False, card: str |
         raise ValueError(f"no such folder: {folder}; name the folder of a run, such as runs/last")
     page = output_file(out or folder / "report.html")
     markdown = None if card is None else output_file(card, "card")
-    report_of(folder, trust).save(page, markdown)
+    report_of(folder).save(page, markdown)
     say(f"report of {folder}: {page}{'' if markdown is None else f', model card: {markdown}'}")
 
 
-def report_of(folder: Path, trust: bool = True) -> Report:
-    """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
+def report_of(folder: Path) -> Report:
+    """The report of a folder: of its run, or of the runs below it."""
     from torchperc.reports import results
 
     title, found = folder.resolve().name or str(folder), results.runs_below(folder)
-    if not results.is_run(folder) and found:
-        lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-        compared = results.compared_curves({path.name: results.curves_of(path) for path in found})
-        return tp.reports.Report.joined(title, lead, [report_of(path, trust) for path in found], compared)
-    if not results.is_run(folder):
-        why = "neither a config.yaml nor a results.json is there, or in a folder below"
-        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
     if (folder / results.RESULTS).is_file():
-        from torchperc.learn.run_folder import report_of as report_of_learn
+        from torchperc.learn.results import report_of as report_of_learn
 
         return report_of_learn(folder)
-    from torchperc.cli import fit
-    from torchperc.reports import runs
+    if (folder / results.CONFIG).is_file():
+        from torchperc.cli import fit
+        from torchperc.reports import runs
 
-    path = folder / results.CONFIG
-    module, data = fit.read(path, trust)
-    if not isinstance(module, runs.Module):
-        known = "LitRule, LitClassifier or LitRegressor"
-        raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
-    sentence, again = runs.restore(module, data, folder), results.command_and_config(folder, path.read_text())
-    return runs.of_module(title, module, data, folder=folder, again=again, sentence=sentence)
+        module, data = fit.read(folder / results.CONFIG)
+        if not isinstance(module, runs.Module):
+            why = f"describes a {type(module).__name__}; a report is of a LitRule, LitClassifier or LitRegressor"
+            raise ValueError(f"{folder / results.CONFIG} {why}")
+        return runs.of_module(title, module, data, folder=folder, sentence=runs.restore(module, data, folder))
+    if not found:
+        why = "neither a config.yaml nor a results.json is there, or in a folder below"
+        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
+    from torchperc.reports.sections import curve_blocks
+
+    curves = tp.reports.Section("All runs", curve_blocks({path.name: results.curves_of(path) for path in found}))
+    lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
+    return tp.reports.Report.joined(title, lead, [report_of(path) for path in found], curves)
 
 
-# --- about data ---------------------------------------------------------------------------------------------------
-
-
-def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) -> Any:
-    """A table with labels, by the name of a gate or a data set, or from a file; sparse samples made dense."""
+def _load(command: str, data: str, reading: dict[str, Any]) -> Any:
+    """A table with labels, by the name of a gate or a data set, or from a file."""
     gate = tp.data.is_gate(data)
     if gate and reading:
         raise ParameterError(Option(*next(iter(reading.items()))), f" needs a file; {data} is a gate")
@@ -192,13 +182,7 @@ def _load(command: str, data: str, reading: dict[str, Any], dense: bool = True) 
         target = ["--target", str(reading["target"])] if "target" in reading else []
         learn = shlex.join(["torchperc", "learn", data, *target, "--task", "regression"])
         raise ValueError(f"{has}, and torchperc {command} needs classes; to predict numbers: {learn}")
-    if not dense or not is_sparse(table.X):
-        return table
-    if math.prod(table.X.shape) * 8 > _DENSE:
-        rows, width = table.X.shape
-        why = f"{rows:,} samples of {width:,} features are too many to be made dense"
-        raise ValueError(f"{data} is sparse, and {why}; use fewer, or torchperc learn, which keeps them sparse")
-    return replace(table, X=table.X.toarray())
+    return table
 
 
 def crosscheck(
@@ -233,9 +217,10 @@ def crosscheck(
     table = _load("crosscheck", data, reading)
     import torch
 
+    X: Any = table.X.toarray() if is_sparse(table.X) else table.X
     how: dict[str, Any] = {"tie": tie, "order": order, "seed": seed, "bias_step": bias_step, "mode": mode, "lr": lr}
     how |= {"epochs": epochs, "dtype": getattr(torch, dtype), "num_classes": table.classes}
-    check = tp.crosscheck(table.X, table.y, **how)
+    check = tp.crosscheck(X, table.y, **how)
     codes = ("-1", "+1") if table.classes is None else map(str, range(table.classes))
     pairs = zip(table.labels, codes, strict=True)
     labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
@@ -302,7 +287,7 @@ def separable(
 
 
 def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
-    """Check a proof by the standard library alone, or, about other files than plain tables, by the same arithmetic."""
+    """Check a proof by the standard library; files that are no plain tables by torchperc."""
     from torchperc.theory import verifier  # needs neither torch nor numpy
 
     try:
@@ -320,9 +305,6 @@ def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
         error = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
     say(f"{certificate.kind}: the proof holds" if error is None else f"rejected: {error}")
     return 0 if error is None else 1
-
-
-# --- to look ------------------------------------------------------------------------------------------------------
 
 
 def demo(*, out: str = "runs/demo") -> None:
@@ -361,23 +343,23 @@ def play(
     """
     from torchperc.lab.play.page import Play, content
 
-    given = data is not None or log is not None
     if log is not None and not Path(log).is_file():
         raise ValueError(f'--log {log} is no file; name the log that result.log.save("run.npz") wrote')
     if data is None and log is not None and not log.lower().endswith(".json"):
         raise ValueError(f"{log} holds no data; name the file that it was made on by --data FILE")
     if samples and log:
         raise ParameterError(Option("samples", samples), " draws from --data; a log is replayed with all its samples")
-    about = {**reading, **({"samples": samples} if samples else {})} if data is None else {}
-    for option in {**about, **({"features": features} if features and not given else {})}.items():
-        raise ParameterError(Option(*option), " is about data; name it by --data FILE")
+    about = {**reading, "samples": samples, "features": None if log else features}
+    for name, value in about.items():
+        if data is None and value is not None:
+            raise ParameterError(Option(name, value), " is about data; name it by --data FILE")
     page = None if out is None else output_file(out)
-    if not given:  # torch is not needed
+    if data is None and log is None:  # torch is not needed
         made = Play(content())
     else:
         from torchperc.lab.play.data import content_of_data, content_of_log, load_log
 
-        table: Any = None if data is None else _load("play", data, reading, dense=False)
+        table: Any = None if data is None else _load("play", data, reading)
         if log is None:
             made = Play(content_of_data(table, features=features, samples=samples))
         else:
@@ -421,18 +403,15 @@ def xor(
         check_int(name, count, at_least=1)
     widths = [check_int("hidden", width, at_least=1) for width in hidden]
     settings = dict.fromkeys(product(widths, activation, loss, [check_rate("lr", rate) for rate in lr]))
-    folder, rows, pictures = output_folder(out), list[dict[str, Any]](), dict[str, Any]()
-    heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
-    table = list[tuple[str, ...]]()
+    folder, rows, table, pictures = output_folder(out), list[dict[str, Any]](), list[Any](), dict[str, Any]()
     for width, name, lowered, rate in settings:
         start = time.perf_counter()
         result = train(range(seeds), width, name, HEADS[lowered], lr=rate, steps=steps, inputs=inputs)
         row: dict[str, Any] = {"hidden": width, "activation": name, "loss": lowered, "lr": rate}
         row |= {"success_rate": result.success_rate, "wilson_95": result.interval, "counts": result.counts}
         row |= {"seconds": round(time.perf_counter() - start, 3), "kinds": result.kinds}  # by seed
-        row |= {"curves": f"curves-{width}-{name}-{lowered}-{rate:g}.png"}
-        rows.append(row)
-        pictures[row["curves"]] = plot_curves(result)
+        rows.append({**row, "curves": f"curves-{width}-{name}-{lowered}-{rate:g}.png"})
+        pictures[rows[-1]["curves"]] = plot_curves(result)
         if "solved" in result.kinds and "boundary.png" not in pictures:
             net = result.net(result.kinds.index("solved"))
             pictures["boundary.png"] = plot_boundary(net, inputs=inputs, head=result.head)
@@ -443,8 +422,8 @@ def xor(
         with atomic_path(folder / name) as part:
             picture.savefig(part, format="png")
     found = {"seeds": seeds, "steps": steps, "inputs": inputs, "rows": rows, "pictures": list(pictures)}
-    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / "results.json", f"{text}\n".encode())
+    write_atomically(folder / "results.json", json.dumps(found, indent=1, allow_nan=False).encode())
     say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}")
+    heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
     print_table(heads, table)
     say(f"pictures and results.json are in {folder}")

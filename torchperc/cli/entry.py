@@ -1,4 +1,4 @@
-"""The command line: a command's arguments come from the signature of its function, an error is one line on stderr."""
+"""The command line: options from the signatures of functions, errors in one line on stderr."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ CONFIGURED = {
 }
 COMMANDS = ("learn", "apply", "tag", "export", "report", "separable", "crosscheck", *CONFIGURED, "demo", "play", "xor")
 TAG: dict[str, Callable[..., Any]] = {"fit": tag.fit, "eval": tag.evaluate, "apply": tag.apply}
-_HIDDEN = {
-    "options": {"path"},
-    "reading": {"path", "task", "stream"},
-    "layout": {"file", "default"},
-    "text": {"file", "default", "column"},
+_READERS: dict[str, tuple[Callable[..., Any], set[str]]] = {
+    "options": (tp.data.read, {"path"}),
+    "reading": (tp.data.read, {"path", "task", "stream"}),
+    "layout": (tag.read, {"file", "default"}),
+    "text": (tag.read, {"file", "default", "column"}),
 }
-"""What is not an option, of the parameters that stand for ``**``, by the name of the latter."""
-_TRUTH = {"yes": True, "no": False, "auto": None}
+"""Whose parameters stand for ``**``, by the name of the latter, and which of them are not options."""
 _SIGNALS = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, as the terminal was closed"}
 
 
@@ -74,7 +73,7 @@ def _run(words: list[str], faults: list[Any]) -> None:
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, MemoryError) as error:
         if not faults or not isinstance(error, OSError):
             fail(str(error))
     except KeyboardInterrupt:  # where no signal is listened for
@@ -90,7 +89,7 @@ def _run(words: list[str], faults: list[Any]) -> None:
 
 
 def fail(message: str, code: int = 2) -> None:
-    """Say what is wrong in one line on stderr and leave; of processes that have not met yet, the first says it."""
+    """Print an error in one line and exit; of unconnected processes only the first prints."""
     dist = sys.modules.get("torch.distributed")
     if is_first() or (dist is not None and dist.is_available() and dist.is_initialized()):
         say(f"torchperc: error: {' '.join(message.split())}", sys.stderr)
@@ -161,84 +160,79 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     try:
         return parser().parse_args(words)
     except UsageError as error:
-        try:
+        with contextlib.suppress(UsageError):
             return parser(several=False).parse_args(words)
-        except UsageError:
-            raise error from None
+        raise error
 
 
 def parser(several: bool = True) -> argparse.ArgumentParser:
-    """The parser of all commands."""
+    """The parser of all commands; an option of several words reads one word each time unless ``several``."""
     made = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
     made.add_argument("--version", action="version", version=f"torchperc {tp.__version__}")
     found = made.add_subparsers(dest="command", required=True, metavar="command")
     for name in COMMANDS:
-        if name == "tag":
+        if name in CONFIGURED:
+            found.add_parser(name, help=CONFIGURED[name])
+        elif name != "tag":
+            _add_command(found, name, getattr(commands, name), several)
+        else:
             text = "Tags for the tokens of sentences, learned by the perceptron rule on whole sentences."
             tags = found.add_parser(name, help=text.partition(",")[0].lower(), description=text)
             actions = tags.add_subparsers(dest="action", required=True, metavar="fit | eval | apply")
             for action, function in TAG.items():
                 _add_command(actions, action, function, several)
-        elif name in CONFIGURED:
-            found.add_parser(name, help=CONFIGURED[name])
-        else:
-            _add_command(found, name, getattr(commands, name), several)
     return made
 
 
 def _add_command(found: Any, name: str, function: Callable[..., Any], several: bool) -> None:
-    about = _plain(inspect.getdoc(function) or "").partition("\nArgs:\n")[0].partition("\nExample")[0]
-    summary = about.partition("\n")[0].rstrip(".").replace("%", "%%")
-    add_arguments(found.add_parser(name, help=summary, description=about), function, several)
-
-
-def parameters(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, str]]:
-    """The parameters of a command with what its docstring says of each; those of ``read`` in place of ``**``."""
-    told, own = _told(function), inspect.signature(function).parameters
-    for parameter in own.values():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            if not str(parameter.annotation).startswith("Callable"):
-                yield parameter, told[parameter.name]
-            continue
-        for source in (tag.read,) if parameter.name in ("layout", "text") else (tp.data.read, tp.data.ReadOptions):
-            told = _told(source)
-            for name, each in inspect.signature(source).parameters.items():
-                if name not in {*own, *_HIDDEN[parameter.name]} and each.kind is not each.VAR_KEYWORD:
-                    yield each, told[name]
-
-
-def add_arguments(parser: argparse.ArgumentParser, function: Callable[..., Any], several: bool = True) -> None:
-    """Describe a command by its function; an option of several words reads one word each time unless ``several``."""
+    """Describe a command by its function: a parameter without a default is an argument, others are options."""
+    about = _plain(function).partition("\nArgs:\n")[0].partition("\nExample")[0]
+    made = found.add_parser(name, help=about.partition("\n")[0].rstrip(".").replace("%", "%%"), description=about)
     for parameter, text in parameters(function):
-        name, default, required = parameter.name, parameter.default, parameter.default is inspect.Parameter.empty
-        shown, how = NAMES.get(name, name), _reading(parameter, several)
+        default, required = parameter.default, parameter.default is parameter.empty
+        shown, how = NAMES.get(parameter.name, parameter.name), _reading(parameter, several)
         if default == "-" or (required and parameter.kind is not parameter.KEYWORD_ONLY):
             more = {} if required else {"nargs": "?", "default": default}
-            parser.add_argument(name, metavar="RUN" if shown == "run" else shown, help=text, **how, **more)
+            made.add_argument(parameter.name, metavar="RUN" if shown == "run" else shown, help=text, **how, **more)
             continue
-        if default is not False and default not in (None, (), inspect.Parameter.empty) and "default" not in text:
+        if default is not False and default not in (None, (), parameter.empty) and "default" not in text:
             values = default if isinstance(default, tuple) else ["yes" if default is True else default]
             text = f"{text.rstrip('.')} (default: {' '.join(map(str, values))})"
         flags = ["-o"] * (shown == "out") + [f"--{shown.replace('_', '-')}"]
-        parser.add_argument(*flags, dest=name, default=argparse.SUPPRESS, required=required, help=text, **how)
+        made.add_argument(*flags, dest=parameter.name, default=argparse.SUPPRESS, required=required, help=text, **how)
+
+
+def parameters(function: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, str]]:
+    """Yield a command's parameters with their help; ``**`` stands for how a file is read."""
+    arguments = _plain(function).partition("\nArgs:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
+    told = {name: " ".join(text.split()).replace("%", "%%") for name, text in found}
+    own = inspect.signature(function).parameters
+    for name, parameter in own.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            if not str(parameter.annotation).startswith("Callable"):
+                yield parameter, told[name]
+            continue
+        reader, hidden = _READERS[name] if function is not tp.data.read else (tp.data.ReadOptions, set())
+        for each, text in parameters(reader):
+            if each.name not in {*own, *hidden}:
+                yield each, text
 
 
 def _reading(parameter: inspect.Parameter, several: bool) -> dict[str, Any]:
     """How argparse reads the words of a parameter, by its annotation."""
     kind, how = str(parameter.annotation), dict[str, Any]()
-    choices = re.search(r"Literal\[([^\]]*)\]", kind)
-    number = re.search(r"\b(int|float)\b", kind.replace("str | int", "str"))
     if "bool" in kind:
         if parameter.default is False or parameter.name in FLAGS:
             return {"action": "store_true"}
-        return {"type": _truth, "metavar": "{yes,no,auto}" if parameter.default is None else "{yes,no}"}
-    if choices:
+        return {"type": yes_or_no, "metavar": "{yes,no,auto}" if parameter.default is None else "{yes,no}"}
+    if choices := re.search(r"Literal\[([^\]]*)\]", kind):
         how["choices"] = literal_eval(f"({choices[1]},)")
-    elif number:
+    elif number := re.search(r"\b(int|float)\b", kind.replace("str | int", "str")):
         how["type"] = {"int": int, "float": float}[number[1]]
     if kind.startswith("tuple["):
         how["nargs"] = kind.partition("]")[0].count(",") + 1
-    elif "Sequence[" in kind and parameter.default is inspect.Parameter.empty:
+    elif "Sequence[" in kind and parameter.default is parameter.empty:
         how["nargs"] = "+"
     elif "Sequence[" in kind:
         words = {"nargs": "*" if parameter.name == "keep" else "+", "action": "extend"}
@@ -246,19 +240,12 @@ def _reading(parameter: inspect.Parameter, several: bool) -> dict[str, Any]:
     return how
 
 
-def _truth(word: str) -> bool | None:
-    if word not in _TRUTH:
-        raise argparse.ArgumentTypeError(f"invalid choice: {word!r} (choose from {', '.join(_TRUTH)})")
-    return _TRUTH[word]
+def yes_or_no(word: str) -> bool | None:
+    """The value of a word; others are a ``ValueError``."""
+    return (True, False, None)[("yes", "no", "auto").index(word)]
 
 
-def _told(function: Callable[..., Any]) -> dict[str, str]:
-    """What a docstring says of each parameter."""
-    arguments = _plain(inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", arguments, re.MULTILINE)
-    return {name: " ".join(text.split()).replace("%", "%%") for name, text in found}
-
-
-def _plain(text: str) -> str:
+def _plain(function: Callable[..., Any]) -> str:
     """A docstring without its markup."""
+    text = inspect.getdoc(function) or ""
     return re.sub(r':\w+:`[~.\w]*?(\w+)`|``"?([^`"]*)"?``', lambda found: found[1] or found[2], text)

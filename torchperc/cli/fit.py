@@ -68,7 +68,7 @@ class _CLI(LightningCLI):
             super().__init__(pl.LightningModule, TabularDataModule, args=words, **options)
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """The one called; to describe all four, each with every option of a Trainer, takes a third of a short run."""
+        """Describe only the command called; all four take a third of a short run."""
         return {name: arguments for name, arguments in LightningCLI.subcommands().items() if name in self._called}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -165,29 +165,24 @@ class _CLI(LightningCLI):
         say(f"{len(codes)} {'numbers' if real else 'labels'} in {self._folder / 'predictions.csv'}")
 
 
-def run(words: list[str]) -> None:
-    """Parse the config, make everything, run the command."""
-    _made([word for word in words if word != "--trust"], "--trust" in words)
-
-
-def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
+def read(path: Path) -> tuple[Any, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
     try:
-        made = _made(["--config", str(path)], trust, run=False)
+        made = run(["--config", str(path)], run=False)
     except ValueError as error:
         raise ValueError(f"cannot read {path}: {error}") from None
     return made.model, made.datamodule
 
 
-def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
+def run(words: list[str], **options: Any) -> _CLI:
+    """Make everything that a config describes, and run it unless ``run=False``; what is wrong is a ``ValueError``."""
     quiet()
-    words = [_with_underscores(word) for word in words]
+    words = [re.sub("^--[^=]*", lambda name: f"--{name[0][2:].replace('-', '_')}", word) for word in words]
     configs = [Path(word.rpartition("=")[2]) for word in words if word.endswith((".yaml", ".yml"))]
-    foreign = dict.fromkeys(name for path in configs for name in _foreign(path))
-    if foreign and not trust:
+    if foreign := dict.fromkeys(name for path in configs for name in _foreign(path)):
         warn(
             f"the config names {', '.join(foreign)}: a config is a program, and this part of it is not of torch, "
-            "lightning or torchperc; read it before you run it; --trust runs it without this warning"
+            "lightning or torchperc; run only configs that you have read"
         )
     try:
         return _CLI(words, **options)
@@ -208,21 +203,12 @@ def _made(words: list[str], trust: bool, **options: Any) -> _CLI:
 
 
 def _readable(message: str) -> str:
-    """The one thing that is wrong, out of a list of all the types that a value might have had."""
-    head, found, errors = message.partition("Errors:\n")
+    """Pick the first reason out of jsonargparse's list of all types of a value."""
+    found = re.search(r'Parser key "([^"]+)".*?Errors:\s*- (.*?)\n\s*(?:- |Given value)', message, re.DOTALL)
     if not found:
         return message
-    key = re.search(r'Parser key "([^"]+)"', head)
-    reason = re.split(r"\n\s*(?:- |Given value)", errors.strip().removeprefix("- "))[0]
-    given = re.search(r"Given value: (\w+)$", message) if reason.startswith("Expected") else None
-    parts = (key.group(1) if key else "", reason, f"found {given.group(1)!r}" if given else "")
-    return ": ".join(" ".join(part.split()) for part in parts if part)
-
-
-def _with_underscores(word: str) -> str:
-    """An option as jsonargparse spells it; ``--ckpt-path`` is accepted, as with the other commands."""
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
+    given = re.search(r"Given value: (\w+)$", message) if found[2].startswith("Expected") else None
+    return ": ".join([*found.groups(), *([f"found {given[1]!r}"] if given else ())])
 
 
 def _foreign(path: Path) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torchperc._checks import Option, ParameterError
-from torchperc.reports.text import visible
+from torchperc.reports.text import columns, visible
 
 NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
 """Parameters that have another name on the command line."""
@@ -55,13 +55,12 @@ def output_folder(path: str | Path) -> Path:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print cells in columns under a head."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, ["─" * width for width in widths], *rows):
-        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in columns(head, rows):
+        say(line)
 
 
 def spelled(option: Option, known: Mapping[str, Any]) -> str:
-    """A parameter in a library's error as the command's own option; as in Python if the command has none.
+    """Spell a parameter of a library's error as an option, if the command has it.
 
     Example:
         >>> spelled(Option("max_epochs", 0), {"max_epochs": None}), spelled(Option("tie", "x"), {})

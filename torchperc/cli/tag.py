@@ -44,8 +44,10 @@ def fit(
         templates: file of feature templates in the syntax of CRF++
         seed: random seed for shuffling sentences
     """
-    target = None if out is None else output_file(out)
-    if target is not None and target.exists() and not overwrite:
+    stem = Path(file).name.split(".")[0] or "tagger"
+    numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
+    target = next(path for path in numbered if not path.exists()) if out is None else output_file(out)
+    if target.exists() and not overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
     given = None if templates is None else tp.sequences.Templates.read(templates)
     sentences, place, _ = read(file, -1, **layout)
@@ -60,11 +62,7 @@ def fit(
     last = "" if held is None else "  dev accuracy"
     print(f"epoch  wrong sentences  wrong tokens  training accuracy     time{last}", flush=True)
     tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, templates=given, epochs=epochs, seed=seed, watch=_show)
-    if target is None:
-        stem = Path(file).name.split(".")[0] or "tagger"
-        numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
-        target = next(path for path in numbered if not path.exists())
-        target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     tagger.save(target)
     named, ending = shlex.quote(str(target)), "txt" if tagger.columns == 1 else "conll"
     say(f"{tagger!r} is in {target}, {target.stat().st_size:,} bytes. Next steps:")

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from torchperc import data
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.loader import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
-from torchperc.reports import Report, Text, runs
-from torchperc.reports.results import compared_curves, curves_of
-from torchperc.reports.text import figures, percent, weights
+from torchperc.reports import Report, Section, Text, runs
+from torchperc.reports.results import curves_of
+from torchperc.reports.sections import curve_blocks
+from torchperc.reports.text import columns, figures, percent, weights
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
 
@@ -33,28 +33,24 @@ class _Run(NamedTuple):
 
 def demo(folder: Path) -> None:
     """Print the tour; leave curves, pictures and ``report.html`` in the folder."""
-    console = Console(highlight=False)
-    _and(console)
-    console.print("\n[bold]XOR[/bold]: no line separates it, and the run notices.")
-    _verdict(console, "XOR")
-    console.print("\n[bold]The same under a Lightning Trainer[/bold], with curves for TensorBoard")
-    table = Table("run", "epochs", "result", "train error", "test error")
-    reports, folders = [], {}
+    _and()
+    print("\nXOR: no line separates it, and the run notices.")
+    _verdict("XOR")
+    print("\nThe same under a Lightning Trainer, with curves for TensorBoard")
+    rows, reports, folders = list[list[str]](), list[Report](), dict[str, Path]()
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for name, run in progress.track(_runs().items(), description="training"):
             folders[name] = folder / name.replace(" ", "-").replace(",", "")
             row, report = _train(run, folders[name])
-            table.add_row(name, *row)
+            rows.append([name, *row])
             reports.append(report)
-    console.print(table)
-    pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
-    console.print(f"pictures in {folder}: {pictures}")
-    console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
-    Report.joined(
-        "torchperc demo", _LEAD, reports, compared_curves({name: curves_of(path) for name, path in folders.items()})
-    ).save(folder / "report.html")
-    console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
-    console.print("next: README.md, or data of your own:  [bold].venv/bin/torchperc learn yours.csv[/bold]")
+    print(*columns(("run", "epochs", "result", "train error", "test error"), rows), sep="\n")
+    curves = Section("All runs", curve_blocks({name: curves_of(path) for name, path in folders.items()}))
+    Report.joined("torchperc demo", _LEAD, reports, curves).save(folder / "report.html")
+    print(f"pictures in {folder}: {', '.join(sorted(path.name for path in folder.glob('*.png')))}")
+    print(f"curves, boundaries and weights:  tensorboard --logdir {folder}")
+    print(f"everything on one page, with proofs:  {folder / 'report.html'}")
+    print("next: README.md, or data of your own:  torchperc learn yours.csv")
 
 
 def _runs() -> dict[str, _Run]:
@@ -93,34 +89,31 @@ def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
     return [str(trainer.current_epoch), shown, train, test], report
 
 
-def _and(console: Console) -> None:
+def _and() -> None:
     X, y = data.gate("AND")
-    console.print(  # as one paragraph, which the console breaks where it is wide
-        "[bold]AND, learned twice[/bold]: by the rule, where a mistake adds y·x to the weights, and by gradient, "
-        "autograd and SGD on max(0, −y·s), one sample at a time. A sample is a mistake if y·s ≤ 0, with the score "
-        "s = w·x + b. Weights are shown as (b; w₁, w₂).\n"
+    print(
+        "AND, learned twice: by the rule, where a mistake adds y·x to the weights, and by gradient, autograd and SGD\n"
+        "on max(0, −y·s), one sample at a time. A sample is a mistake if y·s ≤ 0, with the score s = w·x + b.\n"
+        "Weights are shown as (b; w₁, w₂).\n"
     )
-    table = Table("epoch", "sample", "y", "score", "mistake?", "by rule", "by gradient", "same")
-    epoch = 1
+    rows = []
     for step in trace(X, y, epochs=_EPOCHS):
-        if step.epoch > epoch:
-            table.add_section()
-            epoch = step.epoch
         rule, gradient = (weights(w.weight, w.bias) for w in (step.rule_weights, step.gradient_weights))
         sample = f"({figures(X[step.sample].tolist())})", f"{int(y[step.sample]):+d}", figures(step.rule.scores)
         mistake = "" if step.rule.predicted is None else "mistake"
         same = "yes" if step.rule == step.gradient and rule == gradient else "NO"
-        table.add_row(str(step.epoch), *sample, mistake, rule, gradient, same)
-    console.print(table)
-    _verdict(console, "AND")
+        rows.append((str(step.epoch), *sample, mistake, rule, gradient, same))
+    heads = ("epoch", "sample", "y", "score", "mistake?", "by rule", "by gradient", "same")
+    print(*columns(heads, rows), sep="\n")
+    _verdict("AND")
     check = crosscheck(X, y, epochs=_EPOCHS)
     agree = "equal to the bit" if check.equal and check.exact else "DIFFERENT"
-    console.print(f"cross-check  {len(check.rule)} mistakes by rule, {len(check.gradient)} by gradient: {agree}")
+    print(f"cross-check  {len(check.rule)} mistakes by rule, {len(check.gradient)} by gradient: {agree}")
 
 
-def _verdict(console: Console, gate: str) -> None:
+def _verdict(gate: str) -> None:
     net = Perceptron(2)
     result = RuleTrainer(max_epochs=_EPOCHS).fit(net, *data.gate(gate))
     assert net.bias is not None
-    console.print(f"weights      {weights(net.weight, net.bias)}")
-    console.print(f"verdict      {result.sentence}")
+    print(f"weights      {weights(net.weight, net.bias)}")
+    print(f"verdict      {result.sentence}")

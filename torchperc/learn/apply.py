@@ -1,4 +1,4 @@
-"""From a model and files to labels and scores, or to predicted numbers, one block of a file at a time."""
+"""Apply a model to files: labels and scores, or predicted numbers, block by block."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files th
 
 @dataclass
 class Applied:
-    """What ``apply`` found: how many rows, how many with known labels or targets, and how wrong it is on those."""
+    """Result of ``apply``: rows, rows with known labels or targets, and the error on those."""
 
     labels: tuple[str, ...] = ()  # of the model; none of a regression
     rows: int = 0
@@ -146,7 +146,7 @@ def apply(
 
 
 def _joined(kept: dict[str, Any], columns: dict[str, Any]) -> dict[str, Any]:
-    """The columns that are kept, then those of the model; one that has the same name as a kept one is numbered."""
+    """Join kept columns and the model's; a name that occurs twice gets a suffix."""
     for name, values in columns.items():
         while name in kept:
             name += "_2"

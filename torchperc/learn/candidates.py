@@ -1,4 +1,4 @@
-"""Candidates: ways to learn a table, by rule, by gradient descent or to the minimum, with their curves by epoch."""
+"""Candidates: training by rule, by gradient descent or to the minimum, with curves by epoch."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def few_threads(data: PreparedData) -> Iterator[None]:
 
 
 def _by_rule(data: PreparedData, head: Head, epochs: int) -> Trained:
-    """Train by the perceptron rule; a proof is looked for if the data are not too large for that."""
+    """Train by the perceptron rule; prove separability if the data are small enough."""
     X, net = data.parts[0][0], _linear_net(data)
     prove = isinstance(X, Tensor) and small_enough_to_prove(X.shape, data.classes)
     options: dict[str, Any] = {"order": "shuffled", "select": "averaged", "seed": data.seed, "prove": prove}
@@ -179,7 +179,7 @@ METHODS = (
 
 
 def names(data: PreparedData) -> tuple[str, ...]:
-    """The candidates of a table; those that need all samples at once are left out with data larger than memory."""
+    """Return the candidates of a table; larger than memory, only those that train in parts."""
     at_once = (_minimum, _ridge) if is_chunked(data.parts[0][0]) else ()
     return tuple(each.name for each in METHODS if each.task == data.task and each.train not in at_once)
 

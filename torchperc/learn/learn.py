@@ -1,4 +1,4 @@
-"""From a table to a classifier or a regression: split, scale, learn in several ways, keep the best, write a report."""
+"""Learn from a table: split, scale, train several candidates, keep the best, write a report."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def learn(
         _check_sets(data)
         # what takes long to import comes after what may be refused
         from torchperc.learn.candidates import few_threads
-        from torchperc.learn.run_folder import write_run
+        from torchperc.learn.results import write_run
 
         part = stack.enter_context(atomic_path(final))
         with few_threads(data):

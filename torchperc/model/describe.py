@@ -32,12 +32,18 @@ NETS: dict[str, type[nn.Module]] = {
 }
 """What scores samples, and can be saved as a model."""
 
+_FACTORIES = {
+    f"{home.__name__}.{name}": kind
+    for home in (torch.optim, lr_scheduler)
+    for name, kind in vars(home).items()
+    if isinstance(kind, type) and issubclass(kind, Optimizer | LRScheduler)
+}
 _DTYPES = {str(dtype): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
 _NOT_SAVED = "not saved"
 
 
 def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) -> Description:
-    """A net as its class and arguments; one that cannot be made again from those as its class alone."""
+    """Describe a net by class and arguments; by class alone if that cannot rebuild it."""
     net = uncompiled(net)
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
@@ -88,16 +94,18 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
 
 
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:
-    """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments."""
+    """Describe an optimizer or scheduler of torch with plain arguments; others are not saved."""
+    if make is None:
+        return None
     options: dict[str, Any] = {}
     if isinstance(make, partial):  # LightningCLI's are of a function of its own, with the class as its last argument
         options, make = _plain_numbers(make.keywords), make.args[-1] if make.args else make.func
-    path = _class_path(make)
+    path = next((path for path, kind in _FACTORIES.items() if kind is make), None)
     try:
         json.dumps(options)
     except TypeError:
-        path = None
-    return None if make is None else {"class_path": path, "init_args": options} if path else _NOT_SAVED
+        return _NOT_SAVED
+    return {"class_path": path, "init_args": options} if path else _NOT_SAVED
 
 
 def as_factory(name: str, make: object) -> Callable[..., Any] | None:
@@ -106,24 +114,12 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
         return partial(make, **_plain_numbers(make.keywords))
     if make is None or callable(make):
         return make
-    if isinstance(make, Mapping):
-        home: Any = {"optimizer": torch.optim, "scheduler": lr_scheduler}[name]
-        path, options = str(make.get("class_path")), make.get("init_args", {})
-        found: Any = getattr(home, path.rpartition(".")[2], None)
-        if _class_path(found) == path and isinstance(options, Mapping):
-            return partial(found, **options)
     if make == _NOT_SAVED:
         remedy = f"pass it again, load_from_checkpoint(path, {name}=...)"
         raise ValueError(f"the {name} of this checkpoint is a custom function, which cannot be saved; {remedy}")
-    raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")
-
-
-def _class_path(kind: Any) -> str | None:
-    """Where one of torch's own optimizers or schedulers is; ``None`` for anything else."""
-    if not isinstance(kind, type) or not issubclass(kind, Optimizer | LRScheduler):
-        return None
-    home, name = torch.optim if issubclass(kind, Optimizer) else lr_scheduler, kind.__name__
-    return f"{home.__name__}.{name}" if getattr(home, name, None) is kind else None
+    if not isinstance(make, Mapping) or make.get("class_path") not in _FACTORIES:
+        raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")
+    return partial(_FACTORIES[make["class_path"]], **make.get("init_args", {}))
 
 
 def _plain_numbers(options: Mapping[str, Any]) -> dict[str, Any]:

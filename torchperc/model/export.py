@@ -8,8 +8,7 @@ import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,8 +77,9 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         >>> again(torch.tensor([[9.0, 2.0]]))[1], json.loads(extra["torchperc.json"])["labels"]
         (tensor([1]), ['no', 'yes'])
     """
-    buffer = io.BytesIO()
-    with _exporting(model, "torch.export") as arguments:
+    arguments, buffer = _arguments(model, "torch.export"), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         program = torch.export.export(copy.deepcopy(model), **arguments)
         torch.export.save(program, buffer, extra_files={"torchperc.json": json.dumps(_texts(model))})
         again = torch.export.load(io.BytesIO(buffer.getvalue())).module()
@@ -125,16 +125,16 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
 
 def _onnx_file(model: FittedModel) -> bytes:
     """The bytes of an ONNX file, without the paths and source lines that torch notes in it."""
-    with _exporting(model, "ONNX") as arguments:
-        module = copy.deepcopy(model)
-        if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
-            slope = torch.tensor(0.01, dtype=model.dtype)  # the operator keeps its slope in float32
-            module.net.activation = lambda x: torch.maximum(x, slope * x)
-        names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
-        options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET}
-        program = torch.onnx.export(module, **arguments, **options, verbose=False)
-    assert program is not None
-    file: Any = program.model_proto
+    arguments, module = _arguments(model, "ONNX"), copy.deepcopy(model)
+    if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
+        slope = torch.tensor(0.01, dtype=model.dtype)  # the operator keeps its slope in float32
+        module.net.activation = lambda x: torch.maximum(x, slope * x)
+    names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
+    options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET, "verbose": False}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program: Any = torch.onnx.export(module, **arguments, **options)
+    file = program.model_proto
     for part in (*file.graph.node, *file.graph.initializer, *file.graph.value_info, file.graph, file):
         part.ClearField("metadata_props")
     for name, value in _texts(model).items():
@@ -144,24 +144,17 @@ def _onnx_file(model: FittedModel) -> bytes:
     return content
 
 
-@contextmanager
-def _exporting(model: FittedModel, what: str) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of an export, with torch's own messages off; refuse what takes more than numbers."""
+def _arguments(model: FittedModel, what: str) -> dict[str, Any]:
+    """The arguments of an export; refuse what takes more than numbers."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel.of(net, …) makes one")
     if model.encoding is not None and model.encoding.text_columns:
         column = f"the model reads free text (column {model.encoding.text_columns[0]!r}), and {what} takes numbers only"
         raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
+    # which says that torchvision is not installed
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     samples = torch.zeros(3, model.width, dtype=model.input_dtype)  # 0 and 1 samples would be special
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield {"args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
-    finally:
-        logger.setLevel(before)
+    return {"args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
 
 
 def _texts(model: FittedModel) -> dict[str, Any]:

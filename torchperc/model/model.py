@@ -1,4 +1,4 @@
-"""A fitted model as one thing and one file: everything between the features of a table and its labels or targets."""
+"""Fitted models: everything from a table's features to its labels or targets, in one file."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ from torchperc.samples.checksummed import read_checksummed
 FORMAT = 3  # of the description in a file
 DESCRIPTION = "torchperc.model"  # its name among the file's texts
 _HEADS = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead, "regression": RegressionHead}
+_TEXTS = ("labels", "names", "about", "target")
+_PARTS: dict[str, tuple[Any, Any]] = {
+    "encoding": (TableEncoder.to_json, TableEncoder.from_json),
+    **dict.fromkeys(("scaler", "target_scaler"), (Scaler.state, Scaler.from_state)),
+}
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
@@ -84,6 +89,10 @@ class FittedModel(nn.Module):
     shift: Tensor | None
     scale: Tensor | None
     target_scaling: Tensor
+    regression: bool
+    """Whether it predicts numbers rather than labels."""
+    width: int
+    """The number of features."""
 
     def __init__(
         self,
@@ -102,6 +111,7 @@ class FittedModel(nn.Module):
         super().__init__()
         self.net = copy.deepcopy(net).cpu().requires_grad_(False)
         self.head: Head = head_by_name(head) if isinstance(head, str) else head
+        self.regression, self.width = isinstance(self.head, RegressionHead), int(self.net.in_features)  # type: ignore[arg-type]
         self.scaler, self.encoding, self.target_scaler = scaler, encoding, target_scaler
         self.target = encoding.target if target is None and encoding is not None else target
         self.about = dict(about or {})
@@ -113,12 +123,11 @@ class FittedModel(nn.Module):
             names = _numbered(self.width) if encoding is None else encoding.feature_names
         self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
         self._check(scores)
-        means = None if encoding is None else encoding.imputed_values
-        units = None if target_scaler is None else (target_scaler.shift, target_scaler.scale)
-        features = None if scaler is None or scaler.kind == "none" else (scaler.shift, scaler.scale)
-        self.target_scaling = _buffer((0.0, 1.0) if units is None else [float(value) for value in units])  # type: ignore[arg-type]
-        self.means = None if means is None else _buffer(means)
-        self.shift, self.scale = (None, None) if features is None else map(_buffer, features)
+        plain = scaler is None or scaler.kind == "none"
+        units: Any = (0.0, 1.0) if target_scaler is None else (target_scaler.shift, target_scaler.scale)
+        self.means = _buffer(None if encoding is None else encoding.imputed_values)
+        self.shift, self.scale = (_buffer(None if plain else getattr(scaler, name)) for name in ("shift", "scale"))
+        self.target_scaling = nn.Buffer(torch.tensor(list(map(float, units)), dtype=torch.float64))
         self.eval()
 
     def _check(self, scores: int) -> None:
@@ -128,16 +137,14 @@ class FittedModel(nn.Module):
         if self.regression and scores != 1:
             raise ValueError(f"net has {scores} outputs, but a RegressionHead needs one; use nn.Linear(d, 1)")
         classes, target = (0, 1) if self.regression else (max(2, scores), 0)
-        sizes: list[tuple[str, Any, int]] = [("names", self.names, self.width), ("labels", self.labels, classes)]
-        sizes += [("encoding", self.encoding and self.encoding.feature_names, self.width)]
-        for name, scaler, needed in (
-            ("scaler", self.scaler, self.width),
-            ("target_scaler", self.target_scaler, target),
-        ):
+        encoded = None if self.encoding is None else self.encoding.feature_names
+        sizes = {"names": (self.names, self.width), "labels": (self.labels, classes), "encoding": (encoded, self.width)}
+        for name, needed in (("scaler", self.width), ("target_scaler", target)):
+            scaler = getattr(self, name)
             if scaler is not None and scaler.shift is None:
                 raise ValueError(f"{name}={type(scaler).__name__}() is not fitted; give the one of the training")
-            sizes += [(name, scaler and scaler.shift, needed)]
-        for name, part, needed in sizes:
+            sizes[name] = (scaler and scaler.shift, needed)
+        for name, (part, needed) in sizes.items():
             if part is not None and len(part) != needed:
                 raise ValueError(f"{name} is for {len(part)}, but net and head need {needed}; use those of one run")
         if len(set(self.labels)) < len(self.labels):
@@ -155,16 +162,6 @@ class FittedModel(nn.Module):
             ('1', '2', '7.5')
         """
         return cls(net, head, **parts)
-
-    @property
-    def regression(self) -> bool:
-        """Whether it predicts numbers rather than labels."""
-        return isinstance(self.head, RegressionHead)
-
-    @property
-    def width(self) -> int:
-        """The number of features."""
-        return int(self.net.in_features)  # type: ignore[arg-type]  # every net that can be described has it
 
     @property
     def dtype(self) -> torch.dtype:
@@ -252,7 +249,7 @@ class FittedModel(nn.Module):
         return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
 
     def _scaled_features(self, X: Data) -> Tensor:
-        """Raw features checked, imputed, scaled in float64 and then of the net's type; sparse ones as a CSR tensor."""
+        """Check, impute and scale raw features in float64; return them in the net's type."""
         encoding = self.encoding
         if not is_sparse(X):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
@@ -275,8 +272,8 @@ class FittedModel(nn.Module):
         """
         if self.shift is None or self.scale is None:
             return self.dtype
-        shift, scale = self.shift, self.scale
-        far = (shift.abs() > _FAR * scale) | (shift.abs() + scale > _LARGE) | (scale < 1 / _LARGE)
+        size = self.shift.abs()
+        far = (size > _FAR * self.scale) | (size + self.scale > _LARGE) | (self.scale < 1 / _LARGE)
         return torch.float64 if far.any() else self.dtype
 
     def save(self, path: str | Path) -> None:
@@ -293,16 +290,10 @@ class FittedModel(nn.Module):
             ('no', 'yes')
         """
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
-        scalers = {name: getattr(self, name) for name in ("scaler", "target_scaler")}
-        state = {
-            "format": FORMAT,
-            "torchperc": version("torchperc"),
-            "net": described_net(self.net),
-            "head": {"kind": kind, **asdict(self.head)},
-            "encoding": None if self.encoding is None else self.encoding.to_json(),
-            **{name: getattr(self, name) for name in ("labels", "names", "about", "target")},
-            **{name: None if scaler is None else scaler.state() for name, scaler in scalers.items()},
-        }
+        state = {"format": FORMAT, "torchperc": version("torchperc"), "net": described_net(self.net)}
+        state |= {"head": {"kind": kind, **asdict(self.head)}} | {name: getattr(self, name) for name in _TEXTS}
+        for name, (write, _) in _PARTS.items():
+            state[name] = None if getattr(self, name) is None else write(getattr(self, name))
         save_safetensors(self.net, path, {DESCRIPTION: json.dumps(state, allow_nan=False)})
 
     @classmethod
@@ -330,18 +321,16 @@ class FittedModel(nn.Module):
             net.to_empty(device="cpu").load_state_dict(tensors)
             options = dict(state["head"])
             head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
-            parts = {name: state[name] for name in ("labels", "names", "about", "target")}
-            for name in ("scaler", "target_scaler", "encoding"):
-                make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
-                parts[name] = None if state[name] is None else make(state[name])
+            parts = {name: state[name] for name in _TEXTS}
+            parts |= {name: None if state[name] is None else make(state[name]) for name, (_, make) in _PARTS.items()}
             return cls(net, head, **parts)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold a model of use: {what}; learn or export it again") from None
 
 
-def _buffer(values: Any) -> nn.Buffer:
-    return nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
+def _buffer(values: Any) -> nn.Buffer | None:
+    return None if values is None else nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
 
 
 def _numbered(width: int) -> tuple[str, ...]:

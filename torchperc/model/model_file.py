@@ -1,4 +1,4 @@
-"""Files of weights and models; importing this needs no torch, so that what is not there is refused at once."""
+"""Files of weights and models; a missing one is refused before torch is imported."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
-    """Load the weights of a safetensors file into a net, all of them or none; return the file's text by name.
+    """Load all weights of a safetensors file into a net; return its text by name.
 
     Names, shapes and dtypes must be those of the net; on any error it keeps its own weights. A file that
     :func:`save_safetensors` wrote is checked against its checksum.
@@ -90,7 +90,7 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
 
 
 def size_differences(held: Mapping[str, torch.Tensor], needed: Mapping[str, torch.Tensor]) -> str:
-    """How the tensors of a file differ from those of a net in name, shape or dtype; nothing if they do not."""
+    """List differences in name, shape or dtype between a file's tensors and a net's."""
     file, net = (
         {name: f"{tuple(each.shape)} {each.dtype}" for name, each in found.items()} for found in (held, needed)
     )

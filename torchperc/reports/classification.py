@@ -10,25 +10,92 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import plots
-from torchperc._checks import Data, check_number, is_sparse
+from torchperc import plots, theory
+from torchperc._checks import Data, check_labels, is_sparse
 from torchperc.data.prepared_data import PreparedData
-from torchperc.lightning.loader import wrong_decisions
+from torchperc.lightning.loader import SliceLoader, part_size
 from torchperc.nn.heads import Head
-from torchperc.reports import proof
+from torchperc.plots.classifiers import classifier, codes_of
+from torchperc.plots.style import label_names
+from torchperc.reports import results
 from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
-from torchperc.reports.proof import Subject
-from torchperc.reports.results import PROVED, Rows, curve_section, drawn, went
+from torchperc.reports.sections import LISTED, SETS, SHOWN, Rows, Training, about_data, curve_blocks, drawn, page, went
 from torchperc.reports.text import number, percent, plural
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
 from torchperc.samples.mapped import CsrParts, chunked, is_chunked
+from torchperc.theory.certificate import Certificate
 
-LISTED, FEW = 20, 6  # rows, and columns, that are listed one by one
-SETS = ("training", "validation", "test")
-_SHOWN, _WIDE = 2000, 1000  # samples in a picture; features beyond which no plane is drawn
-_LOOKED_AT = 2 * 10**7  # numbers of a sparse set, or of one larger than memory, that a page looks at
+_FEW = 6  # classes whose weights and confusions are listed one by one
+_WIDE = 1000  # features beyond which no plane is drawn
+_SECONDS = 30.0  # that a proof may take
+_LOOKED_AT = 2 * 10**7  # numbers of a sparse set, or of one larger than memory, that pictures and proofs look at
 _STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
-UNKNOWN = "The page was made from a model in memory, whose config is not known."
+
+
+class Subject:
+    """A classifier, its decisions on all samples of each set, and the training samples for pictures and proofs.
+
+    ``sets`` are samples and labels by name: first the training set, last the one that judges.
+    """
+
+    image_shape: tuple[int, int] | None = None  # rows and columns of the picture that a sample is
+    scaled = False  # whether samples are in other units than the names of their features say
+
+    def __init__(
+        self,
+        model: Any,
+        sets: Mapping[str, tuple[Any, Any]],
+        training: Training,
+        head: Head | None = None,
+        names: Sequence[str] | None = None,
+        labels: Sequence[object] | None = None,
+    ) -> None:
+        self.model, self.training, self.known = model, training, classifier(model, head)
+        self.answers = dict[str, tuple[Tensor, Tensor]]()  # decisions and labels by set
+        for name, (X, y) in sets.items():
+            decisions = []
+            for some, _ in SliceLoader(X, torch.zeros(X.shape[0]), part_size(X), sharding="none"):
+                scores = self.known.scores(some.to(self.known.device))
+                if not torch.isfinite(scores).all():
+                    raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
+                decisions.append(self.known.head.decide(scores))
+            self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
+            self.answers[name] = torch.cat(decisions), check_labels(y, X.shape[0], self.classes, both=False).cpu()
+        first, self.last = next(iter(sets)), name
+        self.X, self.y = _looked_at(sets[first][0], self.answers[first][1])
+        self.majority, width = self.answers[first][1].mode().values, self.X.shape[1]
+        if names is not None and (isinstance(names, str) or len(names) != width):
+            raise ValueError(f"names={names!r} must name {width} features")
+        self.feature_names = [f"x{k + 1}" for k in range(width)] if names is None else list(map(str, names))
+        self.codes = codes_of(scores)
+        self.class_names = label_names(labels, self.codes)
+
+    @property
+    def bias_step(self) -> str:
+        """How the bias moves, as theory asks for it; that of a net trained otherwise is one."""
+        if self.training.result is None:
+            return "unit" if any(name.endswith("bias") for name, _ in self.model.named_parameters()) else "none"
+        return {0.0: "none", 1.0: "unit"}.get(float(self.training.result.log.problem.bias_step), "radius")
+
+    def errors(self, part: str) -> tuple[str, str]:
+        """The error on a set, and that of always predicting the training set's most frequent label."""
+        said, y = self.answers[part]
+        wrong = int((said != y).sum()), int((y != self.majority).sum())
+        model, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in wrong)
+        return model, baseline
+
+
+def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
+    """Return dense samples, or evenly spaced ones of larger sets, dense if small enough to prove."""
+    if isinstance(X, Tensor):
+        return X, y
+    per_sample = min(X.shape[1], _STORED) if isinstance(X, CsrParts) else X.shape[1]
+    stored = X.nnz if is_sparse(X) else X.shape[0] * per_sample
+    index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
+    some = chunked(X).take(index).raw() if is_chunked(X) else X[index.numpy()]
+    small = is_sparse(some) and math.prod(some.shape) <= results.PROVED
+    return torch.from_numpy(some.toarray()) if small else some, y[index]
 
 
 def report(
@@ -41,7 +108,6 @@ def report(
     head: Head | None = None,
     names: Sequence[str] | None = None,
     labels: Sequence[object] | None = None,
-    margin: float = 0.0,
     config: str | None = None,
 ) -> Report:
     """Report a trained model: what it learned, confusion, curves, boundary, data, verdict with proof, bound.
@@ -55,7 +121,6 @@ def report(
         head: decides; a net's own by default, else a perceptron's.
         names: of the features.
         labels: names of the classes, in the order −1, +1 or 0 … K−1.
-        margin: the margin y·s that a run by rule required, if its trainer had one.
         config: how the run is made again, as text that is shown as it is.
 
     Shape:
@@ -69,103 +134,54 @@ def report(
         >>> "the bound is 51" in report(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), X, y).card()
         True
     """
-    given = {"training": (X, y), **(held_out or {})}
-    parts = {name: (_dense_if_small(A), target) for name, (A, target) in given.items()}
-    again = () if config is None else (Code(config),)
-    margin = check_number("margin", margin, at_least=0)
-    subject = Subject(model, parts, head=head, names=names, labels=labels, margin=margin, again=again)
-    return report_subject(str(title), subject)
+    known, again = classifier(model, head), "The page was made from a model in memory, whose config is not known."
+    result = model if isinstance(model, RuleResult) else None
+    if result is not None:
+        again += f" The digest of data and labels is {result.log.problem.samples.hash(result.log.y)}."
+    training = Training(result=result, again=[Text(again) if config is None else Code(config)])
+    sets = {name: (known.admit(A), b) for name, (A, b) in {"training": (X, y), **(held_out or {})}.items()}
+    return report_subject(str(title), Subject(model, sets, training, head, names, labels))
 
 
-def of_model(
-    title: str, module: Any, data: PreparedData, *, how: Rows, result: RuleResult | None = None, **known: Any
-) -> Report:
-    """Report a module with ``net`` and ``head``, and the data it was trained on; ``known`` as of :class:`Subject`."""
-    every = {name: given for name, given in zip(SETS, data.parts, strict=True) if len(given[1])}
-    parts = {name: _looked_at(*given) for name, given in every.items()}
-    some = {name: every[name] for name, (_, y) in parts.items() if len(y) < len(every[name][1])}
-    few = ", ".join(f"{len(parts[name][1]):,} of {len(y):,} {name} samples" for name, (_, y) in some.items())
-    table, kind = data.dataset, data.scaler.kind
-    scaled = [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training set)")]
-    looked_at = [("looked at for this page", f"{few}, evenly spaced")] if few else []
-    subject = Subject(
-        module if result is None else result,
-        parts,
-        names=table.names,
-        labels=table.labels,
-        how=[*how, *scaled],
-        about=[*about_data(data), *looked_at],
-        image_shape=table.image_shape,
-        whole={name: (wrong_decisions(module, X, y), y) for name, (X, y) in some.items()},
-        scaled=kind != "none",
-        **known,
-    )
-    return report_subject(title, subject)
+def of_module(title: str, module: Any, data: PreparedData, training: Training) -> Report:
+    """Report a module with ``net`` and ``head``, and the data it was trained on."""
+    sets = {name: given for name, given in zip(SETS, data.parts, strict=True) if len(given[1])}
+    table, kind, about = data.dataset, data.scaler.kind, about_data(data)
+    subject = Subject(training.result or module, sets, training, names=table.names, labels=table.labels)
+    subject.image_shape, subject.scaled = table.image_shape, kind != "none"
+    if len(subject.y) < (count := len(sets["training"][1])):
+        about.append(("looked at for pictures and proofs", f"{len(subject.y):,} of {count:,} training samples"))
+    scaled = [("weights", f"of the features as scaled ({kind}, by the training set)")] if subject.scaled else []
+    return report_subject(title, subject, scaled, about)
 
 
-def report_subject(title: str, subject: Subject) -> Report:
-    """Report a model of which everything that is known has been put together."""
-    found = proof.certificate(subject)
-    bound, about_bound = proof.bound(subject, found)
-    log = None if subject.result is None else subject.result.log
-    digest = "" if log is None else f" The digest of data and labels is {log.problem.samples.hash(log.y)}."
-    sections = (
-        Section("What was learned", _learned(subject)),
+def report_subject(title: str, subject: Subject, scaled: Rows = (), about: Rows = ()) -> Report:
+    """Put the sections of a classifier together."""
+    training, result, net = subject.training, subject.training.result, getattr(subject.model, "net", subject.model)
+    how = [*training.how, *scaled]
+    if result is not None:
+        net, counts = result.model, (("epochs", str(result.epochs)), ("mistakes", str(result.mistakes)))
+        how += [("weights kept", result.select), *counts]
+    size = f"{plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
+    learned = [
+        Table(("set", "error", "baseline"), [(part, *subject.errors(part)) for part in subject.answers]),
+        Text("The baseline always predicts the most frequent label of the training set."),
+        Table(("what", "value"), [("model", f"{type(net).__name__}: {size}"), *how]),
+        *_weights(subject),
+    ]
+    found = _certificate(subject)
+    bound, about_bound = _bound(subject, found)
+    judged = (
         Section("Confusion", _confusion(subject)),
         Section("Learning curves", _curves(subject, bound)),
         Section("Boundary", _boundary(subject)),
-        Section("Data", _data(subject)),
-        Section("How to reproduce it", subject.again or [Text(f"{UNKNOWN}{digest}")]),
-        Section("Verdict and proof", proof.verdict(subject, found)),
+    )
+    proofs = (
+        Section("Verdict and proof", _verdict(subject, found)),
         Section("Mistakes against the bound", about_bound),
     )
-    last, (error, baseline) = subject.judging, subject.errors(subject.judging)
-    ended = f" {subject.sentence}." if subject.sentence else ""
-    return Report(title, f"{last[0].upper()}{last[1:]} error {error}; baseline {baseline}.{ended}", sections)
-
-
-def about_data(data: PreparedData) -> list[tuple[str, str]]:
-    """Where data come from, and how they were split, scaled and cut into batches."""
-    known = {**data.settings, **data.options, "task": data.task, "options": None}
-    known |= {name: getattr(data, name, None) for name in ("batch_size", "order")}
-    if data.task == "classification":
-        del known["scale_target"]
-    return [(name, str(value)) for name, value in known.items() if value is not None]
-
-
-def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
-    """Samples in memory: all of them, or evenly spaced ones if they have too many numbers."""
-    if isinstance(X, Tensor):
-        return X, y
-    per_sample = min(X.shape[1], _STORED) if isinstance(X, CsrParts) else X.shape[1]
-    stored = X.nnz if is_sparse(X) else X.shape[0] * per_sample
-    index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
-    return _dense_if_small(chunked(X).take(index).raw() if is_chunked(X) else X[index.numpy()]), y[index]
-
-
-def _dense_if_small(X: Any) -> Any:
-    """Sparse samples dense if they are so few that a proof is to be found; others as they are."""
-    if not is_sparse(X) or math.prod(X.shape) > PROVED:
-        return X
-    return X.to_dense() if isinstance(X, Tensor) else torch.from_numpy(X.toarray())
-
-
-# --- sections ---
-
-
-def _learned(subject: Subject) -> list[Block]:
-    """Errors beside those of the baseline, the model, how it was trained, and its weights."""
-    result, net, ended = subject.result, getattr(subject.model, "net", subject.model), list[tuple[str, str]]()
-    if result is not None:
-        net = result.model
-        ended = [("weights kept", result.select), ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))]
-    model = f"{type(net).__name__}: {plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
-    return [
-        Table(("set", "error", "baseline"), [(part, *subject.errors(part)) for part in subject.parts]),
-        Text("The baseline always predicts the most frequent label of the training set."),
-        Table(("what", "value"), [("model", model), *subject.how, *ended]),
-        *_weights(subject),
-    ]
+    lead = "{} error {}; baseline {}".format(subject.last, *subject.errors(subject.last))
+    return page(title, lead, training, learned, judged, (about, subject.feature_names, [_counts(subject)]), proofs)
 
 
 def _weights(subject: Subject) -> list[Block]:
@@ -174,15 +190,13 @@ def _weights(subject: Subject) -> list[Block]:
     if weight is None:
         return []
     count, low, high = len(weight), number(weight.min()), number(weight.max())
+    said = f"The {weight.numel():,} weights lie between {low} and {high}."
     if subject.image_shape is not None:
         labels = None if count == 1 else drawn(subject.class_names)
         figure = plots.WeightsDisplay.from_model(subject.model, subject.image_shape, labels=labels).figure_
-        alt = f"The weights as {'an image' if count == 1 else f'{count} images, one for each class'}."
-        size = "{} by {} pixels".format(*subject.image_shape)
-        return [Picture.of(figure, alt, f"The weights of {size}, from {low} to {high}.")]
-    if weight.shape[1] > LISTED or count > FEW:
-        said = Text(f"The {weight.numel():,} weights lie between {low} and {high}.")
-        return [said, *strongest(weight, subject.feature_names, subject.class_names)]
+        return [Picture.of(figure, f"The weights as {plural(count, 'image')}.", said)]
+    if weight.shape[1] > LISTED or count > _FEW:
+        return [Text(said), *strongest(weight, subject.feature_names, subject.class_names)]
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias_step != "none":
         origin = torch.zeros(1, weight.shape[1], dtype=weight.dtype, device=subject.known.device)
@@ -192,7 +206,7 @@ def _weights(subject: Subject) -> list[Block]:
 
 
 def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
-    """The features with the largest weights (1, d) or (K, d) for each label; with a few labels those against it, too.
+    """List the features with the largest weights for, and with few labels against, each label.
 
     Example:
         >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
@@ -200,7 +214,7 @@ def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> 
     """
     rows = list(zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True))[:LISTED]
     signed = [(f"for {name}", row) for name, row in rows]
-    if 1 < len(weight) <= FEW:  # what is against one of two labels is for the other
+    if 1 < len(weight) <= _FEW:  # what is against one of two labels is for the other
         signed += [(f"against {name}", -row) for name, row in rows]
     lists = []
     for what, row in signed:
@@ -215,11 +229,11 @@ def _confusion(subject: Subject) -> list[Block]:
     """A table of all sets; with many classes a picture of each."""
     names, K = subject.class_names, len(subject.class_names)
     rows, pictures = list[tuple[str, ...]](), list[Block]()
-    for part, y in subject.truth.items():
-        truth, said = ((v + 1) // 2 if subject.classes is None else v for v in (y, subject.decisions[part]))
-        matrix = (truth * K + said).bincount(minlength=K * K).reshape(K, K)
+    for part, answers in subject.answers.items():
+        said, y = ((codes + 1) // 2 if subject.classes is None else codes for codes in answers)
+        matrix = (y * K + said).bincount(minlength=K * K).reshape(K, K)
         rows += [(part, name, *(f"{n:,}" for n in row)) for name, row in zip(names, matrix.tolist(), strict=True)]
-        if K > FEW:
+        if K > _FEW:
             wrong = matrix - torch.diag(matrix.diagonal())
             row, column = divmod(int(wrong.argmax()), K)
             total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label, most often"
@@ -231,25 +245,25 @@ def _confusion(subject: Subject) -> list[Block]:
 
 def _curves(subject: Subject, bound: float | None) -> list[Block]:
     """Errors by epoch, and of a run by rule the mistakes against their bound."""
-    result, logged = subject.result, curve_section(subject.curves)
-    if result is None or (subject.curves and bound is None):
-        return logged
+    result, runs = subject.training.result, subject.training.curves
+    if result is None or (runs and bound is None):
+        return curve_blocks(runs)
     display = plots.LearningCurveDisplay.from_result(result, bound=bound)
     errors = np.asarray(display.train)
+    way = went(np.arange(1.0, 1 + len(errors)), errors, percent)
     limit = "" if bound is None else f", at most {number(bound)} by theory"
     caption = (
-        f"Mistakes as a fraction of each epoch's samples: {went(np.arange(1.0, 1 + len(errors)), errors, percent)}; "
+        f"Mistakes as a fraction of each epoch's samples: {way}; {plural(result.mistakes, 'mistake')} in all{limit}."
     )
-    caption += f"{plural(result.mistakes, 'mistake')} in all{limit}."
-    return [*(logged if subject.curves else ()), Picture.of(display.figure_, "The error by epoch.", caption)]
+    return [*(curve_blocks(runs) if runs else ()), Picture.of(display.figure_, "The error by epoch.", caption)]
 
 
 def _boundary(subject: Subject) -> list[Block]:
     """The regions of the labels in a plane, with how far the nearest sample is from the boundary."""
-    every, d = math.ceil(len(subject.y) / _SHOWN), subject.X.shape[1]
+    every, d = math.ceil(len(subject.y) / SHOWN), subject.X.shape[1]
     X, y, names = subject.X[::every], subject.y[::every], drawn(subject.feature_names)
     few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
-    look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
+    look: dict[str, Any] = {"head": subject.known.head, "labels": drawn(subject.class_names)}
     look["names"] = [f"{name}, scaled" for name in names] if subject.scaled else names
     if d > _WIDE or not isinstance(X, Tensor):
         return [Text(f"No picture of the boundary: {d:,} features are too many for a plane.")]
@@ -257,21 +271,85 @@ def _boundary(subject: Subject) -> list[Block]:
         display = plots.DecisionRegionDisplay.from_model(subject.model, X, y, **look)
     except ValueError as reason:  # more features than a plane shows
         return [Text(f"No picture of the boundary: {reason}.")]
-    caption = f"The {subject.training} data, the regions of the labels and the boundary.{few}"
+    caption = f"The training data, the regions of the labels and the boundary.{few}"
     if display.margin is not None and subject.known.length:
-        caption += (
-            f" The nearest sample is {number(display.margin / subject.known.length)} away, as the dashed lines are."
-        )
+        away = number(display.margin / subject.known.length)
+        caption += f" The nearest sample is {away} away, as the dashed lines are."
     return [Picture.of(display.figure_, "Samples over the decision regions, with the boundary.", caption)]
 
 
-def _data(subject: Subject) -> list[Block]:
-    """Where the data come from, their features, and how many samples each label has."""
-    d, labels = subject.X.shape[1], {name: y for name, (_, y) in subject.counted.items()}
-    listed = f": {', '.join(subject.feature_names)}" if d <= LISTED else ""
+def _counts(subject: Subject) -> Table:
+    """How many samples each label has in each set."""
+    every = [y for _, y in subject.answers.values()]
     counted = zip(subject.class_names, subject.codes, strict=True)
-    rows = [(name, *(f"{int((y == code).sum()):,}" for y in labels.values())) for name, code in counted]
-    rows.append(("all", *(f"{len(y):,}" for y in labels.values())))
-    table = Table(("label", *(f"{part} samples" for part in labels)), rows)
-    about = [Table(("what", "value"), subject.about)] if subject.about else []
-    return [*about, Text(f"{plural(d, 'feature')}{listed}."), table]
+    rows = [(name, *(f"{int((y == code).sum()):,}" for y in every)) for name, code in counted]
+    rows.append(("all", *(f"{len(y):,}" for y in every)))
+    return Table(("label", *(f"{part} samples" for part in subject.answers)), rows)
+
+
+# --- proofs ---
+
+
+def _certificate(subject: Subject) -> Certificate | str:
+    """Return the proof of separability or inseparability, or why there is none."""
+    (N, d), y, K, result = subject.X.shape, subject.y, subject.classes, subject.training.result
+    known = subject.training.certificate or (result.certificate if result is not None else None)
+    if known is not None and known.separable is not None and known.samples == len(y):  # of no fewer, weighted 0
+        return known
+    by_rule = result is not None and type(result.log.problem) is Problem
+    if not by_rule and subject.known.weight is None:
+        return "Left out: the model is not linear; proof and bound are about a hyperplane."
+    if len(y.unique()) < 2:
+        return "Left out: the training data have one class only; at least two classes are required."
+    if results.small_enough_to_prove((N, d), K):
+        bias = subject.bias_step != "none"
+        return theory.separability(subject.X.cpu(), y, bias=bias, num_classes=K, time_limit=_SECONDS)
+    size = f"{N:,} samples with {plural(d, 'feature')}" + (f" in {K} classes" if K else "")
+    remedy = "torchperc separable, or theory.separability, decides without a limit"
+    limit = f"{results.PROVED:,} numbers and {results.PROVED_BY_CLASSES:,} numbers times classes"
+    return f"Left out: {size} are beyond the budget of a proof in a report, {limit}; {remedy}."
+
+
+def _verdict(subject: Subject, proof: Certificate | str) -> list[Block]:
+    """How the run ended, and the proof in words."""
+    blocks: list[Block] = [Text(ended) for ended in subject.training.ended]
+    if isinstance(proof, str):
+        return [*blocks, Text(proof)]
+    blocks.append(Text(f"The training data are {proof}."))
+    if proof.kind == "undecided":
+        return blocks
+    shown = "weights that have every sample on its side"
+    if not proof.separable:
+        equal = "Σ α·(φ(x, y) − φ(x, k)) = 0" if subject.classes else f"Σ α·y·{'(x, 1)' if proof.bias else 'x'} = 0"
+        shown = f"weights α > 0 of some samples with {equal}, so that no hyperplane can have them all on their sides"
+    held = "it holds" if (error := proof.verification_error()) is None else f"it does NOT hold: {error}"
+    checked = f"The proof was checked again, in exact rational arithmetic: {held}"
+    return [*blocks, Text(f"The proof consists of {shown}; torchperc separable writes it to a file. {checked}.")]
+
+
+def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
+    """(R/γ*)² if it is one of this run, and the blocks about it."""
+    if isinstance(proof, str):
+        return None, [Text(proof)]
+    result, bias_step, K = subject.training.result, subject.bias_step, subject.classes
+    made = "" if result is None else f" The run made {plural(result.mistakes, 'mistake')}."
+    if not proof.separable:
+        why = "were not decided to be" if proof.separable is None else "are not"
+        return None, [Text(f"No bound: there is one for separable data, and these {why}.{made}")]
+    X, y = subject.X.cpu(), subject.y
+    gamma = theory.max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=K).margin
+    if gamma <= 0:
+        return None, [Text("No bound: the largest margin is too small for floating point.")]
+    lr = 1.0 if result is None or not len(result.log) else float(result.log.coef.abs().max())
+    margin = 0.0 if result is None else result.log.problem.rule.margin * result.log.problem.scale
+    limit = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, margin=margin, lr=lr)
+    formula = "(R² + 2·margin/η)/γ*²" if margin else "(R/γ*)²"
+    start = "A" if bias_step == "none" else "With a constant feature, whose weight is the bias, a"
+    longest = f"n update is at most R = {number(theory.radius(X, bias_step=bias_step, num_classes=K))} long"
+    figures = Text(f"{start}{longest}, and the margin is γ* = {number(gamma)}: {formula} = {number(limit)}.")
+    of_one_size = result is None or not len(result.log) or float(result.log.coef.abs().min()) == lr
+    if result is not None and of_one_size and not result.log.start.any_nonzero:
+        return limit, [Text(f"{made[1:-1]}; the bound is {number(limit)}, whatever the order of the samples."), figures]
+    other = "" if result is None else f" This run started from other weights, or samples were weighted.{made}"
+    said = f"From zero weights, with updates of one size, the rule makes at most {number(limit)} mistakes here.{other}"
+    return None, [Text(said), figures]

@@ -1,4 +1,4 @@
-"""What a page is made of, and the report: HTML that needs nothing beside it, or Markdown of the same content."""
+"""Blocks, sections and the report: one self-contained HTML page, or a Markdown card."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cache
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import jinja2
 import numpy as np
@@ -20,9 +20,6 @@ from markupsafe import Markup
 
 from torchperc._files import write_atomically
 from torchperc.reports.text import visible
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure, SubFigure
 
 _DOTS = 160  # per inch, so that pictures are sharp on fine screens; they are shown at 100
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
@@ -66,7 +63,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG inside the page, with a text for those who do not see it; in Markdown the caption replaces it."""
+    """A PNG inside the page with its alternative text; in Markdown the caption replaces it."""
 
     kind: ClassVar = "picture"
     png: bytes
@@ -75,13 +72,11 @@ class Picture:
     size: tuple[int, int]
 
     @classmethod
-    def of(cls, figure: Figure | SubFigure, alt: str, caption: str) -> Picture:
+    def of(cls, figure: Any, alt: str, caption: str) -> Picture:
         """Draw a matplotlib figure, once; the same figure gives the same bytes."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as WholeFigure
         from PIL import Image  # which matplotlib needs
 
-        assert isinstance(figure, WholeFigure)
         width, height = (round(100 * inches) for inches in figure.get_size_inches())
         figure.set_dpi(_DOTS)
         canvas: Any = FigureCanvasAgg(figure)
@@ -120,9 +115,9 @@ class Report:
     sections: Sequence[Section]
 
     @classmethod
-    def joined(cls, title: str, lead: str, reports: Sequence[Report], first: Sequence[Section] = ()) -> Report:
-        """Several reports on one page, each a section, after sections that are about all of them."""
-        joined = list(first)
+    def joined(cls, title: str, lead: str, reports: Sequence[Report], first: Section) -> Report:
+        """Several reports on one page, each a section, after one that is about all of them."""
+        joined = [first]
         for one in reports:
             joined.append(Section(one.title, (Text(one.lead),) if one.lead else ()))
             joined += [replace(section, level=3) for section in one.sections]

@@ -1,11 +1,10 @@
-"""The results of runs: scores of models, the files in a run's folder, curves and the comparison of candidates."""
+"""The results of runs: scores of models, the comparison of candidates, and the files in a run's folder."""
 
 from __future__ import annotations
 
 import csv
 import math
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,33 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from torchperc import plots
 from torchperc._checks import Data, as_tensor, require_packages
 from torchperc._files import write_atomically
-from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
-from torchperc.reports.text import number, percent, short, visible
+from torchperc.reports.text import percent, short
 
 Curve = npt.NDArray[np.float64]
 Curves = Mapping[str, tuple[Curve, Curve]]  # epochs and values by name
-Rows = Sequence[tuple[str, str]]
 CONFIG, RESULTS, CURVES = "config.yaml", "results.json", "metrics.csv"  # in the folder of a run
 PROVED, PROVED_BY_CLASSES = 400_000, 1_000_000  # numbers, and numbers times classes, of data that are proved separable
-_QUANTITIES = {"error": (100, "error", "error (%)"), "rmse": (1, "RMSE", "RMSE"), "loss": (1, "loss", "loss")}
-_SETS = {"train": "training", "val": "validation"}
-_INTERVALS = "Intervals are Wilson's, 95 %. Majority class: the baseline that always predicts the most frequent label."
-_MEAN = (
-    "RMSE is the root of the mean squared error, in the units of {}: the lower, the better. R² is the fraction of the "
-    "variance that is explained, 1 at best. Mean: the baseline that always predicts the mean of the training targets."
-)
 
 
 def small_enough_to_prove(shape: Sequence[int], classes: int | None) -> bool:
     """Whether training data (N, d) can be proved separable, or not, within seconds."""
     numbers = math.prod(shape)
     return numbers <= PROVED and numbers * (classes or 1) <= PROVED_BY_CLASSES
-
-
-# --- scores ---
 
 
 class Tally(NamedTuple):
@@ -141,9 +127,6 @@ def comparison(candidates: Sequence[Candidate], baseline: Any) -> tuple[tuple[st
     return ("learned by", *heads, "epochs", "time"), [*rows, last]
 
 
-# --- folders ---
-
-
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, by ``torchperc fit`` or ``torchperc learn``."""
     return (folder / CONFIG).is_file() or (folder / RESULTS).is_file()
@@ -198,85 +181,3 @@ def _logged_curves(folder: Path) -> Curves:
         values = {epochs.get(event.step, event.step): event.value for event in events.Scalars(tag)}
         curves[tag] = np.array(sorted(values), dtype=np.float64), np.array([values[step] for step in sorted(values)])
     return curves
-
-
-def command_and_config(folder: Path, text: str) -> list[Block]:
-    """How the run of a folder with a config is made again.
-
-    Example:
-        >>> command_and_config(Path("runs/and"), "lr: 1")[1].text
-        'torchperc fit --config runs/and/config.yaml --out runs/and-again'
-    """
-    command = shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])
-    return [Text("The config and the versions below reproduce the run:"), Code(command), Code(text)]
-
-
-# --- sections ---
-
-
-def of_comparison(one: Report, found: Any, curves: Mapping[str, Curves]) -> Report:
-    """The report of the model that ``learn`` kept, after a comparison with the others and their curves."""
-    real, best = found.model.regression, found.best.name
-    said = f"Kept: {best}, the first with the lowest validation {'RMSE' if real else 'error'}."
-    if found.test is not None:
-        said += f" On the held-out test set: {'' if real else 'error '}{found.test}."
-    legend = _MEAN.format(found.model.target or "the target") if real else _INTERVALS
-    ways = "; ".join(f"{each.name}: {each.how}" for each in found.candidates)
-    table = Table(*comparison(found.candidates, found.baseline))
-    blocks: list[Block] = [table, Text(f"{said} {legend}"), Text(f"Learned by {ways}.")]
-    if found.penalties:
-        (first, _), (last, _) = found.penalties[0], found.penalties[-1]
-        l2, rmse = min(found.penalties, key=lambda each: each[1])
-        tried = f"Ridge was tried with {len(found.penalties)} penalties, l2 from {first:.3g} to {last:.3g}"
-        blocks.append(Text(f"{tried}; {l2:.3g} has the lowest validation RMSE, {short(rmse)}."))
-    sections = (Section("Compared", blocks), *compared_curves(curves), *one.sections)
-    return Report(one.title, f"{one.lead} Kept: {best}.", sections)
-
-
-def compared_curves(found: Mapping[str, Curves]) -> list[Section]:
-    """The errors of several runs by name, on one chart each; a run of one step is a level beside the others."""
-    pictures = []
-    for tag in ("error/train", "error/val", "rmse/train", "rmse/val"):
-        curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
-        last = max((steps[-1] for steps, _ in curves.values()), default=1)
-        for name, (steps, values) in curves.items():
-            if len(steps) == 1 < last:
-                curves[name] = np.array([1.0, last]), np.repeat(values, 2)
-        what, part = tag.split("/")
-        if curves:
-            pictures.append(_picture(curves, what, f"{_SETS[part]} "))
-    return [Section("All runs", pictures)] if pictures else []
-
-
-def curve_section(curves: Curves) -> list[Block]:
-    """Error, RMSE and loss as a logger has them, training and validation on one chart."""
-    pictures: list[Block] = []
-    for what in _QUANTITIES:
-        shown = {name: curves[f"{what}/{part}"] for part, name in _SETS.items() if f"{what}/{part}" in curves}
-        if shown and max(len(steps) for steps, _ in shown.values()) > 1:
-            pictures.append(_picture(shown, what))
-    return pictures or [Text("None: nothing was logged while the model was trained, or it was found in one step.")]
-
-
-def _picture(curves: Curves, what: str, part: str = "") -> Picture:
-    """Curves on one chart, and in words where they begin and end."""
-    scale, name, axis = _QUANTITIES[what]
-    shown = {drawn([each])[0]: (steps, scale * values) for each, (steps, values) in curves.items()}
-    display = plots.ComparisonDisplay(shown, f"{part}{axis}").plot()
-    ends = [steps[-1] for steps, _ in curves.values()]
-    if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
-        display.ax_.set(xscale="log", xlabel="epoch (logarithmic)")
-    ways = [f"{each} {went(*curve, percent if scale == 100 else number)}" for each, curve in curves.items()]
-    said = f"The {part}{name} by epoch"
-    return Picture.of(display.figure_, f"{said}.", f"{said}: {'; '.join(ways)}.")
-
-
-def went(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
-    """Where a curve begins and ends, in words."""
-    last = f"{form(values[-1])} in epoch {steps[-1]:.0f}"
-    return last if len(steps) == 1 else f"from {form(values[0])} in epoch {steps[0]:.0f} to {last}"
-
-
-def drawn(names: Sequence[str]) -> list[str]:
-    """Names for a picture, with dollars that do not begin a formula."""
-    return [visible(name).replace("$", r"\$") for name in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Sequence
 from copy import deepcopy
@@ -11,10 +12,10 @@ from typing import Any, cast
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
 from torchperc.model.model_file import MODEL, load_safetensors
-from torchperc.reports import regression
-from torchperc.reports.classification import of_model
-from torchperc.reports.page import Block, Report
-from torchperc.reports.results import curves_of
+from torchperc.reports import classification, regression
+from torchperc.reports.page import Block, Code, Report, Text
+from torchperc.reports.results import CONFIG, curves_of
+from torchperc.reports.sections import Training
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.trainer import RuleTrainer
@@ -38,7 +39,7 @@ def restore(module: Module, data: TabularDataModule, folder: Path) -> str:
 
 
 def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
-    """Restore the result of a run by rule from its checkpoint; say how it ended if it was cut short or online."""
+    """Restore a rule's result from its checkpoint; return how it ended if interrupted or online."""
     try:
         epochs, ended = len(state["history"]), state["verdict"]
         if "stream" in state:
@@ -64,20 +65,23 @@ def of_module(
     module: Module,
     data: TabularDataModule,
     *,
-    folder: Path | None = None,
-    again: Sequence[Block] = (),
+    folder: Path,
+    again: Sequence[Block] | None = None,
     sentence: str = "",
 ) -> Report:
-    """Report a module after its run, and the data it was trained on; curves are read from the run's folder."""
-    told: dict[str, Any] = {"curves": {} if folder is None else curves_of(folder), "again": again, "sentence": sentence}
+    """Report a trained module and its data; curves and config come from the folder."""
     if isinstance(module, LitRule):
         options = module.trainer_options
         shown = (f"{name} {value}" for name, value in options.items() if name != "select" and value is not None)
         how = [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
-        told |= {"result": module.result, "margin": float(options["margin"])}
-        return of_model(title, module, data, how=how, **told)
-    lr = module.hparams["lr"]
-    way = f"gradient descent, {module.head}, one step per {module.update}"
-    how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else str(lr))]
-    report = regression.of_module if isinstance(module, LitRegressor) else of_model
-    return report(title, module, data, how=how, **told)
+    else:
+        lr = module.hparams["lr"]
+        way = f"gradient descent, {module.head}, one step per {module.update}"
+        how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else str(lr))]
+    if again is None:
+        command = shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])
+        config = Code((folder / CONFIG).read_text())
+        again = [Text("The config and the versions below reproduce the run:"), Code(command), config]
+    known = Training(again, how, {"": curves_of(folder)}, sentence, result=getattr(module, "result", None))
+    make = regression.of_module if isinstance(module, LitRegressor) else classification.of_module
+    return make(title, module, data, known)

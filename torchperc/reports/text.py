@@ -1,4 +1,4 @@
-"""Numbers in words, and text of the data (names of columns and files, labels) made fit to be shown."""
+"""Numbers, tables and names from data as text that is safe to show."""
 
 from __future__ import annotations
 
@@ -63,3 +63,15 @@ def weights(weight: Tensor, bias: Tensor, digits: int = 6) -> str:
     """Bias and weights of each unit, such as (-4; 3, 2)."""
     rows = zip(bias.tolist(), weight.tolist(), strict=True)
     return " ".join(f"({figures([b], digits=digits)}; {figures(w, digits=digits)})" for b, w in rows)
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table on a terminal: cells in columns under a head.
+
+    Example:
+        >>> columns(("run", "epochs"), [("AND", "9")])
+        ['run  epochs', '───  ──────', 'AND  9']
+    """
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    table = (head, ["─" * width for width in widths], *rows)
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
