@@ -103,14 +103,14 @@ def test_sentences_follow_the_grammar():
     for sentence in sentences:
         tags = [tag for _, tag in sentence]
         assert tags.index("PUNCT") == len(tags) - 1
-        pairs.update(zip(["start", *tags], tags, strict=False))
+        pairs.update(zip(["", *tags], tags, strict=False))
         emitted.update(sentence)
     expected = {(tag, after): weight / 100 for tag, row in made._NEXT.items() for after, weight in row.items()}
     assert set(pairs) == set(expected)
     for (tag, after), chance in expected.items():
         count = sum(pairs[tag, other] for other in made._NEXT[tag])
         assert abs(pairs[tag, after] / count - chance) < 5 * (chance * (1 - chance) / count) ** 0.5
-    listed = {(word, tag) for tags, words in made._WORDS.items() for tag in tags.split() for word in words.split()}
+    listed = {(word, tag) for tag, words in made._WORDS.items() for word in words.split()}
     coined = {pair: count for pair, count in emitted.items() if pair not in listed}
     assert all(any(word.endswith(end) for end in made._SUFFIXES[tag]) for word, tag in coined)
     open_class = sum(count for (_, tag), count in emitted.items() if tag in made._SUFFIXES)
@@ -395,17 +395,18 @@ BAD = [
     (lambda: MinMax().fit([[0.0, -1e308], [0.0, 1e308]]), "X[:, 1] spans more than float64 holds"),
     (lambda: Standard().fit([[1.5e308], [-1.7e308], [-1.7e308]]), "X[:, 0] spans more than float64 holds"),
     (lambda: MinMax().fit(ROW).transform([[1.0, 2.0]]), "X has 2 features but 1 are needed"),
-    (lambda: unscaled_weights([1.0, 2.0], 0.0, MinMax().fit(ROW)), "weight has shape (2,)"),
-    (lambda: unscaled_weights([math.nan], 0.0), "weight holds values that are not finite numbers"),
-    (lambda: Scaler.from_state({"kind": "minmax"}), "state has no 'shift'"),
+    (lambda: unscaled(nn.Linear(2, 1), MinMax().fit(ROW)), "MinMax has 1 columns, but the weights need 2"),
+    (lambda: unscaled_weights(torch.full((1, 1), math.nan), torch.zeros(1)), "weight holds values that are not finite numbers"),
+    (lambda: Scaler.from_state({"kind": "minmax"}), "state has no 'scale'"),
     (lambda: Scaler.from_state(MIN | {"scale": [0.0]}), "state['scale'] must be above 0, found 0"),
-    (lambda: MinMax().fit_target([[[1.0]]]), "y must be of shape"),
-    (lambda: unscaled_weights([[1.0], [2.0]], [0, 0], None, MinMax().fit_target([1.0, 2.0])), "MinMax has 1 targets"),
+    (lambda: MinMax().fit_target([[[1.0]]]), "y must have two dimensions"),
+    (lambda: unscaled(nn.Linear(1, 2), None, MinMax().fit_target([1.0, 2.0])), "MinMax has 1 columns"),
     (lambda: split([0, 1] * 9, (0.5, 0.5)), "fractions=(0.5, 0.5)"),
     (lambda: split([0, 1] * 9, (0.5, 0.6, -0.1)), "fractions[2]=-0.1"),
     (lambda: split([0, 1] * 9, (0.5, 0.5, 0.5)), "fractions=(0.5, 0.5, 0.5)"),
     (lambda: split([0, 1] * 9, (0, 0.5, 0.5)), "fractions=(0, 0.5, 0.5)"),
     (lambda: split([0, 1, 2]), "fractions=(0.6, 0.2, 0.2) leaves no sample for the validation set of 3"),
+    (lambda: split(np.array(["a", None], dtype=object)), "y[1] = None"),
     (lambda: split([]), "y must be one label per sample, found shape (0,)"),
 ]  # fmt: skip
 
@@ -417,5 +418,4 @@ def test_bad_requests_name_parameter_and_value(call, message):
 
 def test_wrong_types_are_named():
     assert "found int 3" in said_by(lambda: load(3), TypeError)
-    assert "NoneType None" in said_by(lambda: split(np.array(["a", None], dtype=object)), TypeError)
     assert "net must be a Perceptron" in said_by(lambda: unscaled(nn.Conv1d(1, 1, 1), MinMax().fit(ROW)), TypeError)

@@ -424,4 +424,7 @@ def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, 
 
 def test_errors_of_the_library_are_told_in_options(tmp_path, run):
     people(tmp_path / "a.csv", gaps=2)
-    assert "--missing drop drops them, --missing mean imputes" in run("learn", tmp_path / "a.csv", code=2)[1]
+    assert (
+        "impute means with --missing mean, or drop such rows with --missing drop"
+        in run("learn", tmp_path / "a.csv", code=2)[1]
+    )
