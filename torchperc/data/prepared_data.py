@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 import numpy as np
 
-from torchperc._checks import (
-    Data,
-    Option,
-    ParameterError,
-    check_bool,
-    check_choice,
-    check_int,
-    check_number,
-    is_sparse,
-    tensor_view,
-)
+from torchperc._checks import Data, Option, ParameterError, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.data.example_data import is_gate, load
 from torchperc.data.file_formats import TASKS
 from torchperc.data.read import mapped_dense, mapped_sparse
@@ -140,14 +130,14 @@ class PreparedData:
         def impute(some: Any, first: int) -> Any:
             """Some samples with the means at their missing positions."""
             here = known[(known[:, 0] >= first) & (known[:, 0] < first + some.shape[0])]
-            rows, columns = here[:, 0] - first, here[:, 1]
+            at, columns = here[:, 0] - first, here[:, 1]
             if not is_sparse(some):
-                return some.index_put((rows, columns), means[columns])
+                return some.index_put((at, columns), means[columns])
             from scipy.sparse import csr_array
 
-            at = rows.numpy(), columns.numpy()
-            old = some.multiply(csr_array((np.ones(len(rows)), at), shape=some.shape))
-            return csr_array(some - old + csr_array((means[columns].numpy(), at), shape=some.shape))
+            places = at.numpy(), columns.numpy()
+            old = some.multiply(csr_array((np.ones(len(at)), places), shape=some.shape))
+            return csr_array(some - old + csr_array((means[columns].numpy(), places), shape=some.shape))
 
         return _mapped(X, impute, torch.float64)
 
@@ -172,10 +162,8 @@ class PreparedData:
     @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
         """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
-        from torchperc.samples.mapped import Chunked
-
         X, y = self.all_samples(), self.dataset.y
-        take = self._on_disk if isinstance(X, Chunked) else lambda X, index: X[index.numpy()]
+        take = self._on_disk if hasattr(X, "mapped") else lambda X, index: X[index.numpy()]
         return tuple((take(X, index), self.scaled_target(y[index])) for index in self.indices)
 
     def all_samples(self) -> Any:
@@ -233,11 +221,9 @@ class PreparedData:
     @cached_property
     def digest(self) -> str:
         """Of samples, labels and split."""
-        from torchperc.samples.mapped import chunked, is_chunked
-
-        X = self.dataset.X
-        rows = chunked(X) if is_chunked(X) else _as_samples(tensor_view(X) if isinstance(X, np.memmap) else X)
-        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
+        X = self._imputed(None)
+        samples = X if hasattr(X, "mapped") else _as_samples(X)
+        return str(samples.hash(torch.cat([self.dataset.y, *self.indices])))
 
 
 def _as_samples(X: Any) -> Any:

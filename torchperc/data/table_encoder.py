@@ -468,6 +468,11 @@ class _ColumnFit:
         different = len(self.levels)
         return self.numbers < self.others and different > (LEVELS if 2 * different <= rows else FEW)
 
+    def is_prose(self, rows: int) -> bool:
+        """Whether its values are long as well, and no option says what they are."""
+        words = sum(len(level.split()) for level in self.levels)
+        return self.option is None and self.is_identifier(rows) and words > _PROSE * len(self.levels)
+
     def add_numbers(self, cells: Array, summed: bool) -> None:
         """Learn from numbers: their sum if that is needed, and the ends of a target."""
         missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
@@ -574,10 +579,7 @@ class TableFit(Fit):
                 else:
                     self.seen[j].add_numbers(cells, self.options.missing == "mean")
             keep(batch)
-        unnamed = (j for j in self.features if j not in self.named and self.seen[j].is_identifier(self.rows))
-        prose = [
-            j for j in unnamed if sum(map(len, map(str.split, levels := self.seen[j].levels))) > _PROSE * len(levels)
-        ]
+        prose = [j for j in self.features if self.seen[j].is_prose(self.rows)]
         self.named.update(dict.fromkeys(prose, "prose"))
         return not prose
 
@@ -649,11 +651,8 @@ class TableFit(Fit):
             what = f"{where}has {count} different values in {self.rows} rows, such as {listed(some)}"
             others = "), make every value a feature (", category, "), or, if it is free text, its words (", text, ")"
             return ParameterError(f"{what}; it looks like an identifier", ": ignore it (", ignored, *others)
-        if (
-            seen.numbers < seen.others
-            and self.wanted[j] == "words"
-            and 2 * sum(map(bool, map(_COMMA.fullmatch, levels))) < len(levels)
-        ):
+        commas = sum(_COMMA.fullmatch(level) is not None for level in levels)
+        if seen.numbers < seen.others and self.wanted[j] == "words" and 2 * commas < len(levels):
             return Column(name, in_order(levels))
         return self._not_a_number(j, ", or make the column a category with ", category)
 
