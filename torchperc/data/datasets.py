@@ -98,15 +98,13 @@ class Dataset:
         y: Data,
         *,
         names: Sequence[str] | None = None,
-        image_shape: tuple[int, int] | None = None,
-        name: str = "",
         task: str = "classification",
-        target: str | None = None,
+        **about: Any,
     ) -> Dataset:
         """A data set from labels ``y`` (N,) of any kind: words, numbers, truth values; numbers sort before words.
 
         With ``task="regression"`` they are finite numbers, and stay what they are. The features are called x1, x2, …
-        unless ``names`` says otherwise.
+        unless ``names`` says otherwise; ``about`` are further arguments of the class, such as ``name``.
 
         Example:
             >>> digits = Dataset.of([[1.0], [2.0], [3.0]], [10, 9, 8])
@@ -116,12 +114,11 @@ class Dataset:
         X = samples(X)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
         if check_choice("task", task, TASKS) == "regression":
-            return cls(X, _numbers(y), (), names, image_shape, name, target=target)
+            return cls(X, _numbers(y), (), names, **about)
         labels, which = label_codes(y)
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
-        codes = which if len(labels) > 2 else 2 * which - 1
-        return cls(X, codes, labels, names, image_shape, name, target=target)
+        return cls(X, which if len(labels) > 2 else 2 * which - 1, labels, names, **about)
 
     @property
     def task(self) -> str:
@@ -137,9 +134,7 @@ class Dataset:
         """The names of labels given by their codes (N,), as ``predict`` returns them."""
         if not self.labels:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
-        if np.shape(codes) == (0,):
-            return []
-        count = np.shape(codes)[0] if np.ndim(codes) else 0
+        count = sum(np.shape(codes)[:1])
         values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
         names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
         return names

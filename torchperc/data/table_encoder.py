@@ -190,13 +190,9 @@ class Column:
         at = np.array([known.get(word, -1) for word in words])[:, None]
         return np.where(at < 0, math.nan, at == np.arange(len(known)))
 
-    def encode(self, cells: Cells) -> tuple[Any, Array]:
-        """The features (N, k) of some rows, and which rows have a value that is not known."""
-        if not isinstance(cells, Words):
-            return cells[:, None], np.isinf(cells)
-        values = self.values((*cells.levels, ""))[cells.codes]
-        known = np.ones(len(cells.codes), bool) if self.vocabulary is not None else ~np.isnan(values[:, 0])
-        return values, ~known & (cells.codes >= 0)
+    def encode(self, cells: Cells) -> Any:
+        """The features (N, k) of some rows, NaN where a value is missing or unknown; of text a CSR array."""
+        return self.values((*cells.levels, ""))[cells.codes] if isinstance(cells, Words) else cells[:, None]
 
 
 @dataclass(frozen=True)
@@ -254,13 +250,12 @@ class TableEncoder:
     @property
     def n_features(self) -> int:
         """The number of features."""
-        return self.indices[1] if self.indices is not None else self._slices[-1].stop
+        return self.indices[1] if self.indices is not None else self._ends[-1]
 
     @cached_property
-    def _slices(self) -> list[slice]:
-        """The features of each column."""
-        ends = np.cumsum([0, *(len(column.features) for column in self.columns)]).tolist()
-        return [slice(*pair) for pair in pairwise(ends)]
+    def _ends(self) -> list[int]:
+        """Where the features of each column begin, and those of the last end."""
+        return np.cumsum([0, *(len(column.features) for column in self.columns)]).tolist()  # type: ignore[no-any-return]
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -280,31 +275,33 @@ class TableEncoder:
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, wrong, blocks, missing = self.imputed_values, False, [], [np.empty((0, 2), np.int64)]
+        means, gaps, wrong, blocks = self.imputed_values, False, False, []
         out = np.empty((batch.n_rows, self.n_features)) if out is None and not self.text_columns else out
-        for column, position, those in zip(self.columns, positions, self._slices, strict=True):
-            block, bad = column.encode(batch.columns[position])
-            absent = np.flatnonzero(missing_in(batch.columns[position]))
-            if column.levels is not None and unknown == "ignore":
-                block[bad] = bad[:] = 0
-            wrong |= bool(bad.any()) or (means is None and len(absent) > 0)
-            if len(absent) and means is not None and column.vocabulary is None:
-                missing.append(np.stack(np.meshgrid(absent, np.r_[those], indexing="ij"), -1).reshape(-1, 2))
-                block = np.array(block)
-                block[absent] = means[those]
+        for column, position, those in zip(self.columns, positions, pairwise(self._ends), strict=True):
+            block, absent = column.encode(batch.columns[position]), missing_in(batch.columns[position])
+            gaps |= bool(absent.any())
+            if column.vocabulary is None and not np.isfinite(block[:, 0]).all():
+                bad = ~(np.isfinite(block[:, 0]) | absent)
+                if column.levels is not None and unknown == "ignore":
+                    block[bad] = bad[:] = 0
+                wrong |= bool(bad.any())
             if out is None:
                 blocks.append(block)
             else:
-                out[:, those] = block
-        if wrong:
+                out[:, slice(*those)] = block
+        if wrong or (gaps and means is None):
             raise self._first_unknown(table, positions, unknown)
-        found = np.concatenate(missing)
-        found = found[np.lexsort((found[:, 1], found[:, 0]))]
         if out is not None:
+            found = np.argwhere(np.isnan(out) if gaps else np.empty((0, 2)))
+            out[tuple(found.T)] = np.array(means)[found[:, 1]] if len(found) else 0
             return out, found
         from scipy.sparse import csr_array, hstack
 
-        return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
+        made = csr_array(hstack([csr_array(block) for block in blocks], format="csr"))
+        entries = np.flatnonzero(np.isnan(made.data))
+        found = np.stack([np.searchsorted(made.indptr, entries, side="right") - 1, made.indices[entries]], 1)
+        made.data[entries] = np.array(means)[found[:, 1]] if len(found) else 0
+        return made, found.astype(np.int64)
 
     def _first_unknown(self, table: Table, positions: Sequence[int], unknown: str) -> ValueError:
         """The error for the first cell of a table that cannot be encoded."""
@@ -312,9 +309,10 @@ class TableEncoder:
 
         def is_wrong(position: int, cell: str) -> bool:
             column = columns[position]
-            if not cell or column.vocabulary is not None or (column.levels is not None and unknown == "ignore"):
-                return not cell and self.imputed_values is None
-            return bool(np.isnan(column.values([word(cell)])).any())
+            if not cell:
+                return self.imputed_values is None
+            free = column.vocabulary is not None or (column.levels is not None and unknown == "ignore")
+            return not free and bool(np.isnan(column.values([word(cell)])).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -385,11 +383,11 @@ class TableEncoder:
 
         A missing text has no words, so these features stay 0.
         """
+        text = np.repeat([column.vocabulary is not None for column in self.columns], np.diff(self._ends))
         values = np.array(means, np.float64).reshape(-1)
-        for column, those in zip(self.columns, self._slices, strict=True):
-            if column.vocabulary is not None:
-                values[those] = 0
-        return replace(self, imputed_values=tuple(values.tolist()))
+        return replace(
+            self, imputed_values=tuple((np.where(text, 0, values) if len(values) == len(text) else values).tolist())
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it as plain types; :meth:`from_json` is the inverse."""
@@ -401,15 +399,15 @@ class TableEncoder:
     def from_json(cls, state: Mapping[str, Any]) -> TableEncoder:
         """The inverse of :meth:`to_json`, also by way of a JSON file; anything else is a ``ValueError``."""
 
-        def plain(values: Mapping[str, Any], **made: Any) -> dict[str, Any]:
-            return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()} | made
+        def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
         try:
-            columns = []
-            for each in state["columns"]:
-                words = {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
-                columns.append(Column(**plain(each, **words)))
-            return cls(**plain(state, columns=tuple(columns), options=ReadOptions(**state["options"])))
+            columns = [plain(each) for each in state["columns"]]
+            for each in columns:
+                each |= {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
+            made = {"columns": tuple(Column(**each) for each in columns), "options": ReadOptions(**state["options"])}
+            return cls(**plain(state) | made)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"an encoder must be what to_json() returned: {error!r}") from None
 
