@@ -3,6 +3,7 @@
 import json
 import math
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ CLASSICS = {
     "wine": sklearn.datasets.load_wine,
     "breast-cancer": sklearn.datasets.load_breast_cancer,
     "digits": sklearn.datasets.load_digits,
+    "diabetes": partial(sklearn.datasets.load_diabetes, scaled=False),
 }
 seeds = st.integers(0, 2**31)
 
@@ -87,8 +89,7 @@ def test_noisy_blobs_have_their_errors(samples, features, noise, seed):
 
 
 def test_wrong_labels_are_in_random_rows():
-    (_, clean), (_, noisy) = data.separable_blobs(400, seed=1), data.noisy_blobs(400, noise=0.1, seed=1)
-    wrong = (clean != noisy).nonzero().flatten()
+    wrong = (data.separable_blobs(400, seed=1)[1] != data.noisy_blobs(400, noise=0.1, seed=1)[1]).nonzero().flatten()
     assert len(wrong) == 40
     assert 140 < wrong.double().mean() < 260  # the first forty would have about 20
 
@@ -120,15 +121,20 @@ def test_sentences_have_ambiguous_and_coined_words():
 
 @pytest.mark.parametrize("name", CLASSICS)
 def test_classics_have_the_values_of_sklearn(name):
-    bunch, loaded = CLASSICS[name](), load(name)
+    bunch, loaded, real = CLASSICS[name](), load(name), name == "diabetes"
     assert np.array_equal(loaded.X.numpy(), bunch.data)
-    assert loaded.decode(loaded.y) == [str(bunch.target_names[code]) for code in bunch.target]
-    assert loaded.labels == tuple(sorted(map(str, bunch.target_names)))
+    labels = () if real else tuple(sorted(map(str, bunch.target_names)))
+    assert (loaded.labels, loaded.task) == (labels, "regression" if real else "classification")
+    found = loaded.y.tolist() if real else loaded.decode(loaded.y)
+    assert found == (bunch.target.tolist() if real else [str(bunch.target_names[code]) for code in bunch.target])
     assert loaded.names == tuple(map(str, bunch.feature_names))
     assert all(type(word) is str for word in (*loaded.labels, *loaded.names))
-    assert loaded.classes == (None if name == "breast-cancer" else len(bunch.target_names))
-    assert loaded.image_shape == ((8, 8) if name == "digits" else None)
-    assert (loaded.name, loaded.X.dtype, loaded.y.dtype) == (name, torch.float64, torch.int64)
+    assert loaded.classes == (len(labels) if len(labels) > 2 else None)
+    assert (loaded.image_shape, loaded.target) == (
+        (8, 8) if name == "digits" else None,
+        "progression" if real else None,
+    )
+    assert (loaded.name, loaded.X.dtype) == (name, torch.float64)
 
 
 @pytest.mark.parametrize(("name", "labels", "count"), [("iris", ("not setosa", "setosa"), 50), ("digits", ("not 3", "3"), 183), ("breast-cancer", ("malignant", "benign"), 357)])  # fmt: skip
@@ -311,16 +317,12 @@ def test_small_classes_do_not_starve_a_part_and_fractions_are_read_as_they_are_w
     assert [counts(y, part)[2] for part in split(y)] == [3, 1, 1]
 
 
-def test_without_stratification_classes_fall_as_they_may():
-    y = [0] * 50 + [1] * 50
+def test_without_stratification_classes_fall_as_they_may_and_the_seed_decides():
+    y, held = [0] * 50 + [1] * 50, torch.zeros(16)
     parts = [split(y, (0.5, 0.5, 0), seed, stratify=False) for seed in range(20)]
     assert {len(train) for train, _, _ in parts} == {50}
     assert len({(train < 50).sum().item() for train, _, _ in parts}) > 3
     assert split([0] * 10, stratify=True)[0].tolist() == split([0, 1] * 5, stratify=False)[0].tolist()
-
-
-def test_the_seed_decides():
-    held = torch.zeros(16)
     for seed in range(600):
         held[split([0, 1] * 8, (0.5, 0.25, 0.25), seed)[2]] += 1
     assert ((held - 150).abs() < 5 * (600 * 0.25 * 0.75) ** 0.5).all()  # every sample is as likely as any other
