@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -248,33 +248,17 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
             raise ParameterError(Option(option, value), why)
 
 
-_NOUN_OR_VERB = "play walk watch run dance cook paint drink plant park ring hand face book name order report visit"
-_WORDS = {  # of each tag, the n-th with a probability in proportion to 1/n; many have several tags
-    "NOUN": f"{_NOUN_OR_VERB} dog tree river house child teacher window letter garden city bread cold sweet square "
-    "novel light",
-    "VERB": f"{_NOUN_OR_VERB} see find keep bring know eat say make clean open dry warm light",
-    "ADJ": "old quiet happy small tall red cold sweet square novel clean open dry warm light fast hard late early",
-    "ADV": "fast hard late early often never here soon over near down",
-    "PREP": "over near down in on with under",
-    "DET": "the a every that this her",
-    "PRON": "that this her she he it they",
-    "PUNCT": ".",
-}
-_NEXT = {  # tags that follow a tag, in percent; a sentence begins after "" and ends after PUNCT
-    "": {"DET": 55, "PRON": 20, "ADJ": 8, "NOUN": 7, "VERB": 5, "ADV": 5},
-    "DET": {"NOUN": 65, "ADJ": 35},
-    "ADJ": {"NOUN": 88, "ADJ": 12},
-    "NOUN": {"VERB": 45, "PUNCT": 30, "PREP": 18, "ADV": 7},
-    "VERB": {"DET": 40, "PREP": 16, "PUNCT": 12, "ADV": 12, "PRON": 10, "NOUN": 5, "ADJ": 5},
-    "ADV": {"PUNCT": 30, "VERB": 25, "DET": 20, "PREP": 15, "ADJ": 10},
-    "PREP": {"DET": 70, "PRON": 10, "ADJ": 10, "NOUN": 10},
-    "PRON": {"VERB": 70, "ADV": 15, "PUNCT": 10, "PREP": 5},
-}
-_SUFFIXES = {  # of coined words, in percent
-    "NOUN": {"ness": 25, "tion": 25, "er": 20, "s": 20, "ing": 10},
-    "VERB": {"ize": 30, "ed": 30, "s": 20, "ing": 20},
-    "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
-    "ADV": {"ly": 80, "er": 20},
+_BOTH = "play walk watch run cook paint park book visit light"  # nouns and verbs
+_GRAMMAR = {  # tags that follow a tag, each as often as it is named; its words; endings of its coined words
+    "": ("DET DET DET PRON ADJ NOUN", "", ""),
+    "DET": ("NOUN NOUN ADJ", "the the a every that this her", ""),
+    "ADJ": ("NOUN NOUN NOUN ADJ", "old happy small red cold open light fast hard", "ous ful ed er"),
+    "NOUN": ("VERB VERB PUNCT PREP ADV", f"{_BOTH} dog tree river house cold", "ness tion er s ing"),
+    "VERB": ("DET DET PREP PUNCT ADV PRON NOUN", f"{_BOTH} see find keep open", "ize ed s ing"),
+    "ADV": ("PUNCT PUNCT VERB DET PREP", "fast hard often never here over near", "ly ly er"),
+    "PREP": ("DET DET DET PRON ADJ NOUN", "over near in on with under", ""),
+    "PRON": ("VERB VERB VERB ADV PUNCT", "that this her she he it they", ""),
+    "PUNCT": ("", ".", ""),
 }
 
 
@@ -287,25 +271,21 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
     *-ed*, which says which tags are possible; nearly all of these are unknown in a test set of another seed.
 
     Example:
-        >>> for sentence in tagged_sentences(2, seed=1):
-        ...     print(" ".join(f"{word}/{tag}" for word, tag in sentence))
-        that/DET happy/ADJ book/NOUN moraved/VERB near/ADV bubotous/ADJ gonugtion/NOUN ./PUNCT
-        hard/ADV old/ADJ walk/NOUN ./PUNCT
+        >>> print(" ".join(f"{word}/{tag}" for word, tag in tagged_sentences(1, seed=9)[0]))
+        he/PRON cook/VERB poraling/NOUN mevovly/ADV ./PUNCT
     """
     count, new = check_int("sentences", sentences, at_least=1), _fraction("new_words", new_words, 1)
     random, made = Random(check_int("seed", seed, at_least=0)), list[list[tuple[str, str]]]()
-    words = {tag: {word: 1 / n for n, word in enumerate(words.split(), 1)} for tag, words in _WORDS.items()}
-
-    def draw(weights: Mapping[str, float]) -> str:
-        return random.choices(list(weights), list(weights.values()))[0]
-
     while len(made) < count:
         tag, sentence = "", list[tuple[str, str]]()
         while tag != "PUNCT":
-            tag = draw(_NEXT[tag])
-            coined = tag in _SUFFIXES and random.random() < new
-            stem = "".join(map(random.choice, ("bdfgklmnprtv", "aeiou") * 2 + ("bdfgklmnprtv",))) if coined else ""
-            sentence.append((stem + draw(_SUFFIXES[tag] if coined else words[tag]), tag))
+            tag = random.choice(_GRAMMAR[tag][0].split())
+            _, words, endings = _GRAMMAR[tag]
+            word = random.choice(words.split())
+            if endings and random.random() < new:
+                stem = map(random.choice, ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv"))
+                word = "".join((*stem, random.choice(endings.split())))
+            sentence.append((word, tag))
         made.append(sentence)
     return made
 
