@@ -106,10 +106,9 @@ class PreparedData:
         """The mean of each feature over the training samples that have it, NaN where none has."""
         from torchperc.data.scaling import in_chunks
 
-        encoder, missing, train = self.dataset.encoder, self.dataset.missing_positions, self.indices[0]
-        if missing is None and (encoder is None or encoder.missing != "mean"):
+        missing, train = self.dataset.missing_positions, self.indices[0]
+        if missing is None:
             return None
-        missing = torch.zeros(0, 2, dtype=torch.int64) if missing is None else missing
         absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=self.width)
         chunks = in_chunks(self._imputed(torch.zeros(self.width, dtype=torch.float64)), train)()
         return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent)
