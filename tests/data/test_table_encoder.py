@@ -6,7 +6,6 @@ import math
 import subprocess
 import sys
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -95,12 +94,8 @@ def test_a_delimiter_and_a_sign_for_missing_values_are_remembered(tmp_path):
     assert made.X[1, 0].item() == pytest.approx(8 / 3)
     assert made.notes == ("missing values imputed: 1 in 'a', 1 in 'b'",)
     assert made.encoder.to_json()["options"] == {"na": ["-"], "delimiter": "^"}
-    again = next(iter(Batches(path, made.encoder)))
-    assert torch.equal(again.X, made.X)
+    assert torch.equal(next(iter(Batches(path, made.encoder))).X, made.X)
     assert tp.data.load(str(path), delimiter="^", na=["-"], missing="drop").dropped == 2
-
-
-def test_a_sign_for_missing_values_counts_in_every_kind_of_table(tmp_path):
     frame = pd.DataFrame({"a": ["1", "-", "3"], "y": ["u", "v", "u"]})
     frame.to_parquet(tmp_path / "d.parquet")
     for source in (frame, tmp_path / "d.parquet"):
@@ -216,14 +211,10 @@ def test_words_and_their_order():
     assert not any(map(is_absent, ("0", "none", "-", "inf", "na!")))
 
 
-@pytest.mark.parametrize("name", ["data.svm", "data.csv", "data.csv.gz"])
-def test_files_are_read_without_pandas(tmp_path, name):
-    path = tmp_path / name
-    rows = range(20_000)
-    if name == "data.svm":
-        path.write_text("".join(f"{i % 2} 1:{i} 3:1.5\n" for i in rows))
-    else:
-        np_rows = pd.DataFrame({"a": np.arange(20_000.0), "y": ["u", "v"] * 10_000})
-        np_rows.to_csv(path, index=False)
-    code = f"import sys, torchperc as tp; tp.data.read({str(path)!r}); print('pandas' in sys.modules)"
+def test_files_are_read_without_pandas(tmp_path):
+    svm = write(tmp_path, "".join(f"{i % 2} 1:{i} 3:1.5\n" for i in range(20_000)), "data.svm")
+    csv = write(tmp_path, "a,y\n" + "".join(f"{i},{'uv'[i % 2]}\n" for i in range(20_000)))
+    code = (
+        f"import sys, torchperc as tp; [*map(tp.data.read, {[str(svm), str(csv)]!r})]; print('pandas' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -186,7 +186,7 @@ def test_guessed_classes_are_told_too(tmp_path, run):
         (("learn", "flats.csv", "--task", "regression", "--target", "city"), "line 2, column 'city': "),
         (("learn", "flats.csv", "--task", "regression", "--positive", "1"), "--positive 1 names a class, but there is none with --task regression"),
         (("learn", "iris", "--task", "regression"), "--task regression is not possible with source 'iris'"),
-        (("learn", "same.csv", "--task", "regression"), "column 'y' is 2 in every row; there is nothing to predict"),
+        (("learn", "same.csv", "--task", "regression"), "column 'y' has one value only: '2'"),
         (("learn", "few.csv", "--task", "regression"), "leaves no sample for the"),
         (("learn", "flats.csv", "--split", "0.8", "0", "0.2"), "leaves no validation set"),
     ],

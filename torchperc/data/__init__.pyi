@@ -2,7 +2,6 @@ from .datasets import CsrParts as CsrParts
 from .datasets import Dataset as Dataset
 from .example_data import GATES as GATES
 from .example_data import SOURCES as SOURCES
-from .example_data import TAGS as TAGS
 from .example_data import gate as gate
 from .example_data import is_gate as is_gate
 from .example_data import load as load

@@ -98,15 +98,13 @@ class Dataset:
         y: Data,
         *,
         names: Sequence[str] | None = None,
-        image_shape: tuple[int, int] | None = None,
-        name: str = "",
         task: str = "classification",
-        target: str | None = None,
+        **about: Any,
     ) -> Dataset:
         """A data set from labels ``y`` (N,) of any kind: words, numbers, truth values; numbers sort before words.
 
         With ``task="regression"`` they are finite numbers, and stay what they are. The features are called x1, x2, …
-        unless ``names`` says otherwise.
+        unless ``names`` says otherwise; ``about`` are further arguments of the class, such as ``name``.
 
         Example:
             >>> digits = Dataset.of([[1.0], [2.0], [3.0]], [10, 9, 8])
@@ -116,14 +114,11 @@ class Dataset:
         X = samples(X)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
         if check_choice("task", task, TASKS) == "regression":
-            return cls(X, _numbers(y), (), names, image_shape, name, target=target)
-        texts, which = _texts(y)
-        labels = in_order(set(texts))
+            return cls(X, _numbers(y), (), names, **about)
+        labels, which = label_codes(y)
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
-        codes = codes_of(labels)
-        y = torch.tensor([codes[text] for text in texts])[which]
-        return cls(X, y, labels, names, image_shape, name, target=target)
+        return cls(X, which if len(labels) > 2 else 2 * which - 1, labels, names, **about)
 
     @property
     def task(self) -> str:
@@ -139,9 +134,7 @@ class Dataset:
         """The names of labels given by their codes (N,), as ``predict`` returns them."""
         if not self.labels:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
-        if np.shape(codes) == (0,):
-            return []
-        count = np.shape(codes)[0] if np.ndim(codes) else 0
+        count = sum(np.shape(codes)[:1])
         values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
         names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
         return names
@@ -177,33 +170,32 @@ def samples(X: Data) -> Any:
     return convert.features(X, dtype=torch.float64, convert=True)
 
 
-def _texts(y: Data) -> tuple[list[str], Tensor]:
-    """Labels as words, and which of the words each sample has; of numbers, each value is looked at once."""
-    array = _line(y, "label")
-    first = which = np.arange(len(array))
-    if array.dtype.kind != "O":
-        array, first, which = np.unique(array, return_index=True, return_inverse=True)
-    texts = [shortest(value) if isinstance(value, float) else str(value) for value in array.tolist()]
-    for text, value, index in zip(texts, array.tolist(), first.tolist(), strict=True):
-        if value is None or text.lower() == "nan":
-            raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
-    return texts, torch.from_numpy(which)
+def label_codes(y: Data) -> tuple[tuple[str, ...], Tensor]:
+    """The different labels of any kind as words, in order, and the position of that of each sample."""
+    values, which = _line(y, "label"), np.arange(len(y))
+    if values.dtype.kind != "O":  # each value is looked at once
+        values, which = np.unique(values, return_inverse=True)
+    texts = [shortest(value) if isinstance(value, float) else str(value) for value in values.tolist()]
+    for k, text in enumerate(texts):
+        if values[k] is None or text.lower() == "nan":
+            raise ValueError(f"y[{(which == k).argmax()}] = {text} is a missing label; fill it in or drop the sample")
+    labels = in_order(set(texts))
+    position = {label: k for k, label in enumerate(labels)}
+    return labels, torch.tensor([position[text] for text in texts])[torch.from_numpy(which)]
 
 
 def _numbers(y: Data) -> Tensor:
     """Real targets as float64, not all the same."""
-    array = _line(y, "target")
-    if array.dtype.kind in "OU":
-        array = np.array([float(value) if is_number(str(value)) else value for value in array.tolist()], dtype=object)
-    finite = np.array([isinstance(value, int | float) and math.isfinite(value) for value in array.tolist()])
-    if not finite.all():
-        wrong = int(finite.argmin())
-        said = f"y[{wrong}] = {array[wrong]!s} is not a finite number; correct it or drop the sample, or use "
+    values = _line(y, "target")
+    if values.dtype.kind in "OU":
+        values = np.array([float(value) if is_number(str(value)) else math.nan for value in values.tolist()])
+    if not np.isfinite(values).all():
+        wrong = int(np.isfinite(values).argmin())
+        said = f"y[{wrong}] = {y[wrong]} is not a finite number; correct it or drop the sample, or use "
         raise ParameterError(said, _CLASSES)
-    values = array.astype(np.float64)
     if len(values) and values.min() == values.max():
         raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
-    return torch.from_numpy(values)
+    return torch.from_numpy(values.astype(np.float64))
 
 
 def _line(y: Data, what: str) -> Any:

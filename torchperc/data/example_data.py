@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -108,9 +107,7 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
         >>> (y * (X @ u + b) < 0).sum().item()
         20
     """
-    noise = check_number("noise", noise, at_least=0)
-    if noise > 0.5:
-        raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which labels say nothing any more")
+    noise = _fraction("noise", noise, 0.5)
     X, y = separable_blobs(samples, features, seed=seed)
     order = torch.rand(len(y), generator=_generator(seed)).argsort()
     turned = torch.cat([order[y[order] == sign][: round(noise * len(y) / 2)] for sign in (-1, 1)])
@@ -251,57 +248,18 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
             raise ParameterError(Option(option, value), why)
 
 
-TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
-"""Of :func:`tagged_sentences`."""
-
-_START = "start"
-_NEXT: Mapping[str, Mapping[str, float]] = {  # in percent; a sentence ends after PUNCT
-    _START: {"DET": 55, "PRON": 20, "ADJ": 8, "NOUN": 7, "VERB": 5, "ADV": 5},
-    "DET": {"NOUN": 65, "ADJ": 35},
-    "ADJ": {"NOUN": 88, "ADJ": 12},
-    "NOUN": {"VERB": 45, "PUNCT": 30, "PREP": 18, "ADV": 7},
-    "VERB": {"DET": 40, "PREP": 16, "PUNCT": 12, "ADV": 12, "PRON": 10, "NOUN": 5, "ADJ": 5},
-    "ADV": {"PUNCT": 30, "VERB": 25, "DET": 20, "PREP": 15, "ADJ": 10},
-    "PREP": {"DET": 70, "PRON": 10, "ADJ": 10, "NOUN": 10},
-    "PRON": {"VERB": 70, "ADV": 15, "PUNCT": 10, "PREP": 5},
+_BOTH = "play walk watch run cook paint park book visit light"  # nouns and verbs
+_GRAMMAR = {  # tags that follow a tag, each as often as it is named; its words; endings of its coined words
+    "": ("DET DET DET PRON ADJ NOUN", "", ""),
+    "DET": ("NOUN NOUN ADJ", "the the a every that this her", ""),
+    "ADJ": ("NOUN NOUN NOUN ADJ", "old happy small red cold open light fast hard", "ous ful ed er"),
+    "NOUN": ("VERB VERB PUNCT PREP ADV", f"{_BOTH} dog tree river house cold", "ness tion er s ing"),
+    "VERB": ("DET DET PREP PUNCT ADV PRON NOUN", f"{_BOTH} see find keep open", "ize ed s ing"),
+    "ADV": ("PUNCT PUNCT VERB DET PREP", "fast hard often never here over near", "ly ly er"),
+    "PREP": ("DET DET DET PRON ADJ NOUN", "over near in on with under", ""),
+    "PRON": ("VERB VERB VERB ADV PUNCT", "that this her she he it they", ""),
+    "PUNCT": ("", ".", ""),
 }
-_WORDS = {
-    "NOUN VERB": "play walk watch run dance cook paint drink plant park ring hand face book name order report visit",
-    "NOUN": "dog tree river house child teacher window letter garden city bread",
-    "VERB": "see find keep bring know eat say make",
-    "ADJ": "old quiet happy small tall red",
-    "ADJ NOUN": "cold sweet square novel",
-    "ADJ VERB": "clean open dry warm",
-    "ADJ NOUN VERB": "light",
-    "ADJ ADV": "fast hard late early",
-    "ADV": "often never here soon",
-    "ADV PREP": "over near down",
-    "PREP": "in on with under",
-    "DET": "the a every",
-    "DET PRON": "that this her",
-    "PRON": "she he it they",
-    "PUNCT": ".",
-}
-_SUFFIXES: Mapping[str, Mapping[str, float]] = {  # of coined words, in percent
-    "NOUN": {"ness": 25, "tion": 25, "er": 20, "s": 20, "ing": 10},
-    "VERB": {"ize": 30, "ed": 30, "s": 20, "ing": 20},
-    "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
-    "ADV": {"ly": 80, "er": 20},
-}
-_LETTERS = ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv")  # of their stems
-
-
-@cache
-def _vocabulary() -> dict[str, dict[str, float]]:
-    """The words of each tag with their probabilities: the n-th of K words is 1/n as frequent as the first."""
-    found: dict[str, dict[str, float]] = {tag: {} for tag in TAGS}
-    for tags, words in _WORDS.items():
-        for tag in tags.split():
-            found[tag] |= dict.fromkeys(words.split(), 0.0)
-    for words_of in found.values():
-        total = sum(1 / n for n in range(1, len(words_of) + 1))
-        words_of |= {word: 1 / n / total for n, word in enumerate(words_of, 1)}
-    return found
 
 
 def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 0) -> list[list[tuple[str, str]]]:
@@ -313,27 +271,27 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
     *-ed*, which says which tags are possible; nearly all of these are unknown in a test set of another seed.
 
     Example:
-        >>> for sentence in tagged_sentences(2, seed=1):
-        ...     print(" ".join(f"{word}/{tag}" for word, tag in sentence))
-        that/DET happy/ADJ book/NOUN moraved/VERB near/ADV bubotous/ADJ gonugtion/NOUN ./PUNCT
-        hard/ADV old/ADJ walk/NOUN ./PUNCT
+        >>> print(" ".join(f"{word}/{tag}" for word, tag in tagged_sentences(1, seed=9)[0]))
+        he/PRON cook/VERB poraling/NOUN mevovly/ADV ./PUNCT
     """
-    count = check_int("sentences", sentences, at_least=1)
-    new = check_number("new_words", new_words, at_least=0)
-    if new > 1:
-        raise ValueError(f"new_words={new_words} must be at most 1; it is a fraction")
-    random = Random(check_int("seed", seed, at_least=0))
-    vocabulary, found = _vocabulary(), []
-
-    def draw(weights: Mapping[str, float]) -> str:
-        return random.choices(list(weights), list(weights.values()))[0]
-
-    for _ in range(count):
-        sentence, tag = [], _START
+    count, new = check_int("sentences", sentences, at_least=1), _fraction("new_words", new_words, 1)
+    random, made = Random(check_int("seed", seed, at_least=0)), list[list[tuple[str, str]]]()
+    while len(made) < count:
+        tag, sentence = "", list[tuple[str, str]]()
         while tag != "PUNCT":
-            tag = draw(_NEXT[tag])
-            coined = tag in _SUFFIXES and random.random() < new
-            stem = "".join(map(random.choice, _LETTERS)) if coined else ""
-            sentence.append((stem + draw(_SUFFIXES[tag]) if coined else draw(vocabulary[tag]), tag))
-        found.append(sentence)
-    return found
+            tag = random.choice(_GRAMMAR[tag][0].split())
+            _, words, endings = _GRAMMAR[tag]
+            word = random.choice(words.split())
+            if endings and random.random() < new:
+                stem = map(random.choice, ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv"))
+                word = "".join((*stem, random.choice(endings.split())))
+            sentence.append((word, tag))
+        made.append(sentence)
+    return made
+
+
+def _fraction(name: str, value: float, most: float) -> float:
+    fraction = check_number(name, value, at_least=0)
+    if fraction > most:
+        raise ParameterError(Option(name, value), f" must be at most {most:g}; it is a fraction")
+    return fraction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,7 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 import numpy as np
 
-from torchperc._checks import (
-    Data,
-    Option,
-    ParameterError,
-    check_bool,
-    check_choice,
-    check_int,
-    check_number,
-    is_sparse,
-    tensor_view,
-)
+from torchperc._checks import Data, Option, ParameterError, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.data.example_data import is_gate, load
 from torchperc.data.file_formats import TASKS
 from torchperc.data.read import mapped_dense, mapped_sparse
@@ -36,6 +25,7 @@ if TYPE_CHECKING:
 else:
     torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
+_ROUNDING = 1e-6  # 0.29 of 100 samples is 29 of them, which it is not in binary
 DTYPES = ("float32", "float64")
 SCALES = ("none", "minmax", "standard", "maxabs", "auto")
 
@@ -79,21 +69,13 @@ class PreparedData:
         self.source, self.options, self.split = source, dict(options or {}), split
         self.seed, self.scale = check_int("seed", seed, at_least=0), check_choice("scale", scale, SCALES)
         self.scale_target = check_choice("scale_target", scale_target, SCALES)
-        named = [str(each) for each in source] if isinstance(source, list | tuple) else source
-        self.settings: dict[str, Any] = {
-            "source": str(named) if isinstance(named, Path) else named if isinstance(named, str | list) else None,
-            "options": dict(self.options),
-            "split": None if split is None else list(split),
-            "scale": scale,
-            "seed": seed,
-            "dtype": check_choice("dtype", dtype, DTYPES),
-            "task": task,
-            "scale_target": scale_target,
-        }
-        if task is not None:
-            if "task" in self.options:
-                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
-            self.options["task"] = check_choice("task", task, TASKS)
+        many = isinstance(source, list | tuple)
+        named = [*map(str, source)] if many else str(source) if isinstance(source, str | Path) else None
+        parts, kind = None if split is None else list(split), check_choice("dtype", dtype, DTYPES)
+        self.settings: dict[str, Any] = {"source": named, "options": dict(self.options), "split": parts, "scale": scale}
+        self.settings |= {"seed": seed, "dtype": kind, "task": task, "scale_target": scale_target}
+        if task is not None and self.options.setdefault("task", check_choice("task", task, TASKS)) != task:
+            raise ValueError(f"task={task!r} is not that of options, {self.options['task']!r}; drop one")
 
     dtype = property(lambda self: getattr(torch, self.settings["dtype"]), doc="Of the scaled samples.")
     task = property(lambda self: self.dataset.task, doc='``"classification"``, or ``"regression"``.')
@@ -124,9 +106,8 @@ class PreparedData:
         """The mean of each feature over the training samples that have it, NaN where none has."""
         from torchperc.data.scaling import in_chunks
 
-        encoder, missing, train = self.dataset.encoder, self.dataset.missing_positions, self.indices[0]
-        missing = torch.zeros(0, 2, dtype=torch.int64) if missing is None else missing
-        if not len(missing) and (encoder is None or encoder.missing != "mean"):
+        missing, train = self.dataset.missing_positions, self.indices[0]
+        if missing is None:
             return None
         absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=self.width)
         chunks = in_chunks(self._imputed(torch.zeros(self.width, dtype=torch.float64)), train)()
@@ -148,14 +129,14 @@ class PreparedData:
         def impute(some: Any, first: int) -> Any:
             """Some samples with the means at their missing positions."""
             here = known[(known[:, 0] >= first) & (known[:, 0] < first + some.shape[0])]
-            rows, columns = here[:, 0] - first, here[:, 1]
+            at, columns = here[:, 0] - first, here[:, 1]
             if not is_sparse(some):
-                return some.index_put((rows, columns), means[columns])
+                return some.index_put((at, columns), means[columns])
             from scipy.sparse import csr_array
 
-            at = rows.numpy(), columns.numpy()
-            old = some.multiply(csr_array((np.ones(len(rows)), at), shape=some.shape))
-            return csr_array(some - old + csr_array((means[columns].numpy(), at), shape=some.shape))
+            places = at.numpy(), columns.numpy()
+            old = some.multiply(csr_array((np.ones(len(at)), places), shape=some.shape))
+            return csr_array(some - old + csr_array((means[columns].numpy(), places), shape=some.shape))
 
         return _mapped(X, impute, torch.float64)
 
@@ -180,10 +161,8 @@ class PreparedData:
     @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
         """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
-        from torchperc.samples.mapped import Chunked
-
         X, y = self.all_samples(), self.dataset.y
-        take = self._on_disk if isinstance(X, Chunked) else lambda X, index: X[index.numpy()]
+        take = self._on_disk if hasattr(X, "mapped") else lambda X, index: X[index.numpy()]
         return tuple((take(X, index), self.scaled_target(y[index])) for index in self.indices)
 
     def all_samples(self) -> Any:
@@ -203,11 +182,7 @@ class PreparedData:
         same = len(index) == len(X) and self.scaler.kind == "none" and self.dataset.missing_positions is None
         if same and isinstance(whole, np.memmap) and whole.dtype == dtype:
             return whole
-        size = float(X.n_features * np.dtype(dtype).itemsize)
-        if X.sparse:  # on average over the first chunk
-            first = next(X.all_parts()).raw()
-            size = first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0]
-        if len(index) * size <= CHUNK:
+        if np.dtype(dtype).itemsize * len(index) * next(X.all_parts()).terms <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
         return mapped_sparse(chunks) if X.sparse else mapped_dense(chunks, (len(index), X.n_features), dtype)
@@ -245,11 +220,9 @@ class PreparedData:
     @cached_property
     def digest(self) -> str:
         """Of samples, labels and split."""
-        from torchperc.samples.mapped import chunked, is_chunked
-
-        X = self.dataset.X
-        rows = chunked(X) if is_chunked(X) else _as_samples(tensor_view(X) if isinstance(X, np.memmap) else X)
-        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
+        X = self._imputed(None)
+        samples = X if hasattr(X, "mapped") else _as_samples(X)
+        return str(samples.hash(torch.cat([self.dataset.y, *self.indices])))
 
 
 def _as_samples(X: Any) -> Any:
@@ -284,50 +257,39 @@ def split(
         >>> len(train), len(validation), len(test), (train < 6).sum().item()
         (5, 5, 0, 3)
     """
-    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"y must be one label per sample, found shape {array.shape}; give at least one sample")
-    other = [value for value in array if not isinstance(value, str)] if array.dtype == object else []
-    if other:
-        raise TypeError(f"y must hold numbers or strings, found {type(other[0]).__name__} {other[0]!r}")
-    array = array.astype(str) if array.dtype == object else array
-    stratified = check_bool("stratify", stratify)
-    classes = torch.from_numpy(np.unique(array if stratified else np.zeros(len(array)), return_inverse=True)[1])
-    exact, given = _exact_fractions(fractions), Option("fractions", tuple(fractions))
-    counts = _counts(torch.bincount(classes).tolist(), exact)
-    for part, name in enumerate(("train", "validation", "test")):
-        if fractions[part] > 0 and not any(count[part] for count in counts):
-            why = f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}"
+    from torchperc.data.datasets import label_codes
+
+    count = len(y) if hasattr(y, "__len__") and len(np.shape(y)) == 1 else 0
+    if not count:
+        raise ValueError(f"y must be one label per sample, found shape {np.shape(y)}; give at least one sample")
+    classes = label_codes(y)[1] if check_bool("stratify", stratify) else torch.zeros(count, dtype=torch.int64)
+    three = np.shape(fractions) == (3,)
+    values = [check_number(f"fractions[{i}]", each, at_least=0) for i, each in enumerate(fractions) if three]
+    given = Option("fractions", tuple(fractions))
+    if not three or abs(sum(values) - 1) > 1e-6 or not values[0]:
+        why = " must be three numbers that add up to 1: of train, which must be above 0, validation and test"
+        raise ParameterError(given, why)
+    counts = _counts(torch.bincount(classes).numpy(), np.array(values) / sum(values))
+    for name, value, sizes in zip(("train", "validation", "test"), values, counts.T, strict=True):
+        if value > 0 and not sizes.any():
+            why = f" leaves no sample for the {name} set of {count}; give more samples, or 0 for {name}"
             raise ParameterError(given, why)
-    generator = torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
-    order = torch.randperm(len(classes), generator=generator)
-    by_class = order[classes[order].argsort(stable=True)]
-    chunks = by_class.split([size for count in counts for size in count])
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(check_int("seed", seed, at_least=0)))
+    chunks = order[classes[order].argsort(stable=True)].split(counts.flatten().tolist())
     train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
     return train, validation, test
 
 
-def _exact_fractions(fractions: Sequence[float]) -> list[Fraction]:
-    """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
-    three = hasattr(fractions, "__len__") and len(fractions) == 3
-    values = [check_number(f"fractions[{i}]", each, at_least=0) for i, each in enumerate(fractions if three else ())]
-    if not three or abs(sum(values) - 1) > 1e-6 or not values[0]:
-        why = " must be three numbers that add up to 1: of train, which must be above 0, validation and test"
-        raise ParameterError(Option("fractions", tuple(fractions) if three else fractions), why)
-    exact = [Fraction(value).limit_denominator(10**6) for value in values]
-    return [value / sum(exact) for value in exact]
-
-
-def _counts(sizes: list[int], fractions: list[Fraction]) -> list[list[int]]:
+def _counts(sizes: Any, fractions: Any) -> Any:
     """How many of each class go to each set; what rounding leaves over goes to the sets that are furthest behind."""
-    counts = [[int(size * fraction) for fraction in fractions] for size in sizes]
-    due = [Fraction(0)] * len(fractions)
-    for count, size in sorted(zip(counts, sizes, strict=True), key=lambda pair: pair[1]):  # small ones: least choice
-        due = [d + size * fraction - n for d, fraction, n in zip(due, fractions, count, strict=True)]
-        rounded = [part for part, fraction in enumerate(fractions) if (size * fraction).denominator > 1]
-        first = [0] if count[0] == 0 and 0 in rounded else []  # each class is to be trained on
-        rounded = first + sorted((part for part in rounded if part not in first), key=lambda part: -due[part])
-        for part in rounded[: size - sum(count)]:
-            count[part] += 1
-            due[part] -= 1
+    exact = sizes[:, None] * fractions
+    counts, due = np.floor(exact + _ROUNDING).astype(np.int64), np.zeros(3)
+    for k in sizes.argsort(kind="stable"):  # small ones first: they have the least choice
+        due += exact[k] - counts[k]
+        rank = np.where(exact[k] > counts[k] + _ROUNDING, np.round(due, 6), -np.inf)
+        if counts[k, 0] == 0 and rank[0] > -np.inf:
+            rank[0] = np.inf  # each class is to be trained on
+        more = (-rank).argsort(kind="stable")[: sizes[k] - counts[k].sum()]
+        counts[k, more] += 1
+        due[more] -= 1
     return counts

@@ -52,7 +52,7 @@ class Scaler:
             rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
         """
         chunks = in_chunks(X, rows)
-        if self.kind in ("minmax", "standard") and not isinstance(next(chunks()), Tensor):
+        if self.kind in ("minmax", "standard") and is_sparse(next(chunks())):
             raise self._makes_dense()
         shift, scale = _statistics(self.kind, chunks)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
@@ -76,8 +76,6 @@ class Scaler:
             ([0.0, 0.5], [50.0, 70.0])
         """
         targets = as_tensor(y, "y")
-        if targets.dim() not in (1, 2):
-            raise ValueError(f"y must be of shape (N,) or (N, K), found {tuple(targets.shape)}")
         column = targets[:, None] if targets.dim() == 1 else targets
         return self.fit(convert.features(column, dtype=torch.float64, name="y", convert=True))
 
@@ -103,12 +101,14 @@ class Scaler:
         return self._map(Z, "Z", lambda z, shift, scale: z * scale + shift)
 
     def _map(self, values: Data, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-        """A function of dense samples (N, d), or (N,) of one feature, shift and scale."""
-        shift, scale = self._fitted()
-        line = len(shift) == 1 and not is_sparse(values) and len(np.shape(values)) == 1
-        column = as_tensor(values, name)[:, None] if line else values
-        dense = convert.features(column, dtype=torch.float64, width=len(shift), name=name, convert=True)
-        made = function(dense, shift.to(dense.device), scale.to(dense.device)).to(_floating_type(values))
+        """A function of dense samples (N, d), or (N,) of one feature, shift and scale; in the type of the samples."""
+        given = as_tensor(values, name)
+        width = len(self._fitted()[0])
+        line = width == given.dim() == 1
+        kind: Any = {"dtype": torch.float64, "width": width, "name": name, "convert": True}
+        dense = convert.features(given[:, None] if line else given, **kind)
+        made = function(dense, *self._fitted(dense))
+        made = made.to(given.dtype) if isinstance(values, Tensor) and values.is_floating_point() else made
         return made[:, 0] if line else made
 
     def state(self) -> dict[str, Any]:
@@ -127,18 +127,20 @@ class Scaler:
             >>> Scaler.from_state(state).transform([[1.0]]).tolist()
             [[0.25]]
         """
-        missing = [key for key in ("kind", "shift", "scale") if key not in state]
-        if missing:
-            raise ValueError(f"state has no {missing[0]!r}, found {sorted(state)}; give what state() returned")
+        if lost := {"kind", "shift", "scale"} - set(state):
+            raise ValueError(f"state has no {min(lost)!r}, found {sorted(state)}; give what state() returned")
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
         return type(make_scaler(state["kind"]))(shift, scale)
 
-    def _fitted(self) -> tuple[Tensor, Tensor]:
+    def _fitted(self, like: Tensor | None = None, width: int | None = None) -> tuple[Tensor, Tensor]:
+        """Shift and scale, on the device of a tensor, for a number of columns."""
         if self.shift is None or self.scale is None:
             raise ValueError(f"{type(self).__name__} is not fitted; call fit(X) with the training samples first")
-        return self.shift, self.scale
+        if width not in (None, len(self.shift)):
+            raise ValueError(f"{type(self).__name__} has {len(self.shift)} columns, but the weights need {width}")
+        return (self.shift, self.scale) if like is None else (self.shift.to(like.device), self.scale.to(like.device))
 
 
 class MinMax(Scaler):
@@ -178,8 +180,7 @@ def _statistics(kind: str, chunks: Chunks) -> tuple[Tensor, Tensor]:
     """Shift and scale of each feature; a scale of 0 stands for a constant one."""
     ends, count = list[Tensor](), 0
     for piece in chunks():
-        dense = isinstance(piece, Tensor)
-        both = piece.aminmax(dim=0) if dense else (end(axis=0).toarray() for end in (piece.min, piece.max))
+        both = (piece.min(0).toarray(), piece.max(0).toarray()) if is_sparse(piece) else piece.aminmax(dim=0)
         ends += [torch.as_tensor(end).reshape(-1) for end in both]
         count += piece.shape[0]
     low, high = torch.stack(ends).aminmax(dim=0)
@@ -199,8 +200,8 @@ def _statistics(kind: str, chunks: Chunks) -> tuple[Tensor, Tensor]:
 def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None = None) -> _N:
     """A copy of a net that was learned on scaled samples and targets, for those before scaling.
 
-    The scalings are folded into the weights, in float64: that of the samples into the first layer, that of the targets
-    into the last, see :func:`~torchperc.data.scaling.unscaled_weights`.
+    The scalings are folded into the weights, in float64. That of the samples makes those of the first layer w / scale
+    and b − (w / scale)·shift; that of the targets makes those of the last layer scale·w and scale·b + shift.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, ``nn.Linear`` or MLP.
@@ -232,35 +233,19 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
 
 
 def unscaled_weights(
-    weight: Data, bias: Data, scaler: Scaler | None = None, target_scaler: Scaler | None = None
+    weight: Tensor, bias: Tensor, scaler: Scaler | None = None, target_scaler: Scaler | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Weights and bias, float64, of the same linear model for samples and targets before scaling.
-
-    That of the samples makes them w / scale and b − (w / scale)·shift, that of the targets scale·w and scale·b + shift.
-
-    Shape:
-        weight (d,) or (K, d), bias () or (K,); the same out.
-
-    Example:
-        >>> of_X, of_y = MinMax().fit([[0.0, 10.0], [2.0, 50.0]]), MinMax().fit_target([50.0, 90.0])
-        >>> weight, bias = unscaled_weights([[1.0, 2.0]], [0.5], of_X, of_y)
-        >>> weight.tolist(), bias.tolist()
-        ([[20.0, 2.0]], [50.0])
-    """
-    w, b = (torch.as_tensor(values).detach().double() for values in (weight, bias))
+    """Weights (K, d) and bias (K,), float64, of the same linear model for samples and targets before scaling."""
+    w, b = weight.detach().double(), bias.detach().double()
     if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
         raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
-    for each, name, size in ((scaler, "features", w.shape[-1]), (target_scaler, "targets", b.numel())):
-        if each is None:
-            continue
-        shift, scale = (values.to(w.device) for values in each._fitted())
-        if len(shift) != size:
-            raise ValueError(f"weight has shape {tuple(w.shape)}, but {type(each).__name__} has {len(shift)} {name}")
-        if name == "features":
-            w = w / scale
-            b = b - w @ shift
-        else:
-            w, b = w * scale.reshape(b.shape)[..., None], b * scale.reshape(b.shape) + shift.reshape(b.shape)
+    if scaler is not None:
+        shift, scale = scaler._fitted(w, w.shape[1])
+        w = w / scale
+        b = b - w @ shift
+    if target_scaler is not None:
+        shift, scale = target_scaler._fitted(w, len(w))
+        w, b = w * scale[:, None], b * scale + shift
     return w, b
 
 
@@ -276,7 +261,3 @@ def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:
         whole = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
     some = whole if rows is None else whole[rows.numpy()]
     return lambda: iter((some,))
-
-
-def _floating_type(values: Data) -> torch.dtype:
-    return values.dtype if isinstance(values, Tensor) and values.is_floating_point() else torch.float64

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -34,20 +35,21 @@ from torchperc.data.table_files import (
     word,
 )
 from torchperc.data.table_files import is_finite as is_finite
-from torchperc.data.text_features import PROSE, Counts, Vocabulary, word_count
+from torchperc.data.text_features import Counts, Vocabulary
 
 torch: Any = lazy_loader.load("torch")
 
 LEVELS = 1000  # levels above which a column of words is an identifier, unless it is named as a category
 FEW = 50  # levels that are never too many, however few rows there are
-TEXTS = 20  # levels above which a column of long values may be text
 MAX_LABELS = 2**16  # maximum number of classes
+_PROSE = 5  # words, on average, above which values that are nearly all different are free text
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like typos
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?")
 _DATE_ORDERS = ("Y-M-D", "Y/M/D", "D.M.Y", "D/M/Y", "M/D/Y")
+_DATE_PARTS = ("days", "year", "month", "weekday")
 _DIGITS = {"Y": r"(?P<Y>\d{4})", "M": r"(?P<M>\d{1,2})", "D": r"(?P<D>\d{1,2})"}
-_TIME = r"(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)Z?)?"
+_TIME = r"(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2})?)(?:\.\d+)?Z?)?"
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 
 
@@ -94,19 +96,6 @@ def inferred_task(target: str | None, labels: Collection[str], quantity: bool) -
     return f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
 
 
-def check_classes(where: str, labels: Collection[str], rows: int, task: str | None) -> None:
-    """Refuse labels of which there is one alone, or which occur once each and so are no classes."""
-    if len(labels) < 2:
-        found = next(iter(labels))
-        if task == "regression":
-            raise ValueError(f"{where} is {found} in every row; there is nothing to predict, so name another target")
-        raise ValueError(f"{where} has one label only: {found!r}; at least two classes are required")
-    many = len(labels) > (FEW if task is None else MAX_LABELS) and 2 * len(labels) > rows
-    if many and task != "regression" and not (task is None and is_quantity(labels, rows)):
-        found = f"has {len(labels)} different labels in {rows} rows"
-        raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: name classes as the target")
-
-
 def similar_labels(labels: Sequence[str]) -> str:
     """A sentence on labels that differ in case, blanks or one letter; empty if none do.
 
@@ -115,49 +104,40 @@ def similar_labels(labels: Sequence[str]) -> str:
         "labels that may be the same: 'No' and 'no', 'yes' and 'yess'"
     """
 
-    def alike(one: str, two: str) -> bool:
-        one, two = ("".join(text.casefold().split()) for text in (one, two))
-        start = next((k for k, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-        rests = (one[start + 1 :], two[start + 1 :]), (one[start:], two[start + 1 :]), (one[start + 1 :], two[start:])
-        other = one[start : start + 1] + two[start : start + 1]
-        return one == two or (max(len(one), len(two)) > 3 and other.isalpha() and any(a == b for a, b in rests))
+    def forms(label: str) -> set[str]:
+        """The label without case and blanks, and with each of its letters left out."""
+        plain = "".join(label.casefold().split())
+        long = plain.isalpha() and len(plain) > 3
+        return {plain} | {plain[:k] + plain[k + 1 :] for k in range(len(plain)) if long}
 
-    words = [label for label in labels[:FEW] if not is_number(label)]
-    pairs = [f"{one!r} and {two!r}" for one, two in combinations(words, 2) if alike(one, two)]
+    some = [(label, forms(label)) for label in labels[:FEW]]
+    pairs = [f"{one!r} and {two!r}" for (one, a), (two, b) in combinations(some, 2) if a & b]
     return f"labels that may be the same: {', '.join(pairs)}" if pairs else ""
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def date_parts(texts: Sequence[str], order: str) -> dict[str, Array]:
-    """Numbers of dates: days since 1970, year, month and weekday (1 is Monday); NaN for what is no date.
+def date_values(text: str, order: str) -> tuple[float, ...]:
+    """Days since 1970, year, month and weekday (1 is Monday) of a date, maybe with a time; NaN for what is no date.
 
-    Args:
-        texts: dates, maybe with a time.
-        order: of year, month and day, such as ``"D.M.Y"``.
+    Example:
+        >>> date_values("31.01.2024 12:00", "D.M.Y")
+        (19753.5, 2024, 1, 3)
     """
-    pattern = re.compile("".join(_DIGITS.get(sign, re.escape(sign)) for sign in order) + _TIME)
-    dates = np.full(len(texts), np.datetime64("NaT"), "datetime64[s]")
-    for number, match in enumerate(map(pattern.fullmatch, texts)):
-        if match is not None:
-            day = f"{match['Y']}-{match['M']:>02}-{match['D']:>02}"
-            with suppress(ValueError):  # no day of any calendar
-                dates[number] = np.datetime64(f"{day}T{match['time'] or '00:00:00'}", "s")
-    parts = {
-        "days": dates.astype(np.int64) / 86400,
-        "year": dates.astype("datetime64[Y]").astype(np.int64) + 1970.0,
-        "month": dates.astype("datetime64[M]").astype(np.int64) % 12 + 1.0,
-        "weekday": (dates.astype("datetime64[D]").astype(np.int64) + 3) % 7 + 1.0,
-    }
-    return {name: np.where(np.isnat(dates), np.nan, values) for name, values in parts.items()}
+    pattern = "".join(_DIGITS.get(sign, re.escape(sign)) for sign in order) + _TIME
+    with suppress(ValueError):  # no day of any calendar
+        if match := re.fullmatch(pattern, text):
+            day = f"{match['Y']}-{match['M']:>02}-{match['D']:>02} {match['time'] or '00:00'}"
+            when = datetime.fromisoformat(day)
+            return (when - datetime(1970, 1, 1)) / timedelta(days=1), when.year, when.month, when.isoweekday()
+    return (math.nan,) * len(_DATE_PARTS)
 
 
 def date_orders(texts: Collection[str]) -> list[str]:
     """The orders of day, month and year in which all of some texts are dates."""
-    if not texts or not all(map(_DATE.fullmatch, texts)):
-        return []
-    return [order for order in _DATE_ORDERS if not np.isnan(date_parts(list(texts), order)["days"]).any()]
+    possible = _DATE_ORDERS if texts and all(map(_DATE.fullmatch, texts)) else ()
+    return [order for order in possible if not any(math.isnan(date_values(text, order)[0]) for text in texts)]
 
 
 @dataclass(frozen=True)
@@ -202,21 +182,17 @@ class Column:
         if self.vocabulary is not None:
             return self.vocabulary.features(words)
         if self.date is not None:
-            parts = date_parts(words, self.date[0])
-            return np.stack([parts[part] for part in self.date[1:]], 1)
+            parts = np.array([date_values(word, self.date[0]) for word in words])
+            return parts[:, [_DATE_PARTS.index(part) for part in self.date[1:]]]
         if self.levels is None:
             return np.array([[float(word) if is_finite(word) else math.nan] for word in words])
         known = {level: k for k, level in enumerate(self.levels)}
         at = np.array([known.get(word, -1) for word in words])[:, None]
         return np.where(at < 0, math.nan, at == np.arange(len(known)))
 
-    def encode(self, cells: Cells) -> tuple[Any, Array]:
-        """The features (N, k) of some rows, and which rows have a value that is not known."""
-        if not isinstance(cells, Words):
-            return cells[:, None], np.isinf(cells)
-        values = self.values((*cells.levels, ""))[cells.codes]
-        known = np.ones(len(cells.codes), bool) if self.vocabulary is not None else ~np.isnan(values[:, 0])
-        return values, ~known & (cells.codes >= 0)
+    def encode(self, cells: Cells) -> Any:
+        """The features (N, k) of some rows, NaN where a value is missing or unknown; of text a CSR array."""
+        return self.values((*cells.levels, ""))[cells.codes] if isinstance(cells, Words) else cells[:, None]
 
 
 @dataclass(frozen=True)
@@ -274,13 +250,12 @@ class TableEncoder:
     @property
     def n_features(self) -> int:
         """The number of features."""
-        return self.indices[1] if self.indices is not None else self._slices[-1].stop
+        return self.indices[1] if self.indices is not None else self._ends[-1]
 
     @cached_property
-    def _slices(self) -> list[slice]:
-        """The features of each column."""
-        ends = np.cumsum([0, *(len(column.features) for column in self.columns)]).tolist()
-        return [slice(*pair) for pair in pairwise(ends)]
+    def _ends(self) -> list[int]:
+        """Where the features of each column begin, and those of the last end."""
+        return np.cumsum([0, *(len(column.features) for column in self.columns)]).tolist()  # type: ignore[no-any-return]
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -300,34 +275,33 @@ class TableEncoder:
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, wrong, blocks, missing = self.imputed_values, False, [], [np.empty((0, 2), np.int64)]
+        means, gaps, wrong, blocks = self.imputed_values, False, False, []
         out = np.empty((batch.n_rows, self.n_features)) if out is None and not self.text_columns else out
-        for column, position, those in zip(self.columns, positions, self._slices, strict=True):
-            block, bad = column.encode(batch.columns[position])
-            if column.levels is not None and unknown == "ignore":
-                block[bad] = 0
-            else:
+        for column, position, those in zip(self.columns, positions, pairwise(self._ends), strict=True):
+            block, absent = column.encode(batch.columns[position]), missing_in(batch.columns[position])
+            gaps |= bool(absent.any())
+            if column.vocabulary is None and not np.isfinite(block[:, 0]).all():
+                bad = ~(np.isfinite(block[:, 0]) | absent)
+                if column.levels is not None and unknown == "ignore":
+                    block[bad] = bad[:] = 0
                 wrong |= bool(bad.any())
-            absent = np.flatnonzero(missing_in(batch.columns[position]))
-            if len(absent) and means is None:
-                wrong = True
-            elif len(absent) and means is not None and column.vocabulary is None:
-                missing.append(np.stack(np.meshgrid(absent, np.r_[those], indexing="ij"), -1).reshape(-1, 2))
-                block = np.array(block)
-                block[absent] = means[those]
             if out is None:
                 blocks.append(block)
             else:
-                out[:, those] = block
-        if wrong:
+                out[:, slice(*those)] = block
+        if wrong or (gaps and means is None):
             raise self._first_unknown(table, positions, unknown)
-        found = np.concatenate(missing)
-        found = found[np.lexsort((found[:, 1], found[:, 0]))]
         if out is not None:
+            found = np.argwhere(np.isnan(out) if gaps else np.empty((0, 2)))
+            out[tuple(found.T)] = np.array(means)[found[:, 1]] if len(found) else 0
             return out, found
         from scipy.sparse import csr_array, hstack
 
-        return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
+        made = csr_array(hstack([csr_array(block) for block in blocks], format="csr"))
+        entries = np.flatnonzero(np.isnan(made.data))
+        found = np.stack([np.searchsorted(made.indptr, entries, side="right") - 1, made.indices[entries]], 1)
+        made.data[entries] = np.array(means)[found[:, 1]] if len(found) else 0
+        return made, found.astype(np.int64)
 
     def _first_unknown(self, table: Table, positions: Sequence[int], unknown: str) -> ValueError:
         """The error for the first cell of a table that cannot be encoded."""
@@ -335,9 +309,10 @@ class TableEncoder:
 
         def is_wrong(position: int, cell: str) -> bool:
             column = columns[position]
-            if not cell or column.vocabulary is not None or (column.levels is not None and unknown == "ignore"):
-                return not cell and self.imputed_values is None
-            return bool(np.isnan(column.values([word(cell)])).any())
+            if not cell:
+                return self.imputed_values is None
+            free = column.vocabulary is not None or (column.levels is not None and unknown == "ignore")
+            return not free and bool(np.isnan(column.values([word(cell)])).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -385,17 +360,10 @@ class TableEncoder:
             without = "" if target is None else f", or {count - 1} without that of the labels"
             why = f"has {len(names)} columns where training had {count}{without}; columns without names go by position"
             raise ValueError(f"{table.path} {why}")
-        if not table.named:
-            why = f"has no names of columns, but they go by name: {listed(wanted)}; give it a header with them"
-            raise ValueError(f"{table.path} {why}")
-        lost = [name for name in wanted if name not in names]
-        if lost:
-            lacks = f"has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had"
-            raise ValueError(f"{table.path} {lacks}; it has {listed(names)}")
         there = [self.target] if self.target in names else []
-        for name in (*wanted, *there):
-            if names.count(name) > 1:
-                raise ValueError(f"{table.path} has {names.count(name)} columns {name!r}; which one is meant?")
+        if wrong := [name for name in (*wanted, *there) if names.count(name) != 1]:
+            lacks = f"has no column {listed(wrong)}, which training had, or several of that name"
+            raise ValueError(f"{table.path} {lacks}; it has {listed(names) if table.named else 'no names'}")
         return [names.index(name) for name in wanted], names.index(there[0]) if there else None
 
     def impute(self, X: Data) -> Any:
@@ -415,11 +383,11 @@ class TableEncoder:
 
         A missing text has no words, so these features stay 0.
         """
+        text = np.repeat([column.vocabulary is not None for column in self.columns], np.diff(self._ends))
         values = np.array(means, np.float64).reshape(-1)
-        for column, those in zip(self.columns, self._slices, strict=True):
-            if column.vocabulary is not None:
-                values[those] = 0
-        return replace(self, imputed_values=tuple(values.tolist()))
+        return replace(
+            self, imputed_values=tuple((np.where(text, 0, values) if len(values) == len(text) else values).tolist())
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it as plain types; :meth:`from_json` is the inverse."""
@@ -431,15 +399,15 @@ class TableEncoder:
     def from_json(cls, state: Mapping[str, Any]) -> TableEncoder:
         """The inverse of :meth:`to_json`, also by way of a JSON file; anything else is a ``ValueError``."""
 
-        def plain(values: Mapping[str, Any], **made: Any) -> dict[str, Any]:
-            return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()} | made
+        def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
         try:
-            columns = []
-            for each in state["columns"]:
-                words = {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
-                columns.append(Column(**plain(each, **words)))
-            return cls(**plain(state, columns=tuple(columns), options=ReadOptions(**state["options"])))
+            columns = [plain(each) for each in state["columns"]]
+            for each in columns:
+                each |= {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
+            made = {"columns": tuple(Column(**each) for each in columns), "options": ReadOptions(**state["options"])}
+            return cls(**plain(state) | made)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"an encoder must be what to_json() returned: {error!r}") from None
 
@@ -456,52 +424,6 @@ def as_samples(X: Any) -> Any:
 # --- learning what columns are ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Seen:
-    """What has been seen of one column."""
-
-    most: float = LEVELS  # levels that are counted
-    numbers: int = 0
-    others: int = 0  # values that are no finite numbers
-    missing: int = 0
-    levels: Counter[str] = field(default_factory=Counter)  # of numbers, the smallest and the largest of each batch
-    total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
-    words: int = 0  # in all values together
-    counts: Counts | None = None  # of a column of text, whose levels are forgotten
-    counting: float | None = math.nan  # the last number, if the column counts the rows
-
-    def add_numbers(self, cells: Array, summed: bool, ends: bool) -> None:
-        """Learn from numbers: their sum if that is needed, and their ends."""
-        missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
-        self.missing, self.others = self.missing + missing, self.others + infinite
-        self.numbers += len(cells) - missing - infinite
-        if summed:
-            self.total += np.nansum(cells, dtype=np.longdouble)
-        if ends and missing < len(cells):
-            self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
-        if self.counting is not None and len(cells):
-            before = cells[0] - 1 if math.isnan(self.counting) and cells[0] in (0, 1) else self.counting
-            self.counting = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
-
-    def add_words(self, cells: Words) -> None:
-        """Learn from words, of which some are numbers."""
-        counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
-        found = {level: count for level, count in zip(cells.levels, counts[1:], strict=True) if count}
-        numbers = sum(count for level, count in found.items() if is_finite(level))
-        self.missing, self.numbers = self.missing + counts[0], self.numbers + numbers
-        self.others += sum(found.values()) - numbers
-        if len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
-            self.levels.update(found)
-        self.words += sum(count * word_count(level) for level, count in found.items())
-
-    def read_as_text(self) -> Counts:
-        """Count n-grams from now on, those of the levels so far included."""
-        self.counts = self.counts or Counts()
-        self.counts.add(self.levels)
-        self.levels = Counter()
-        return self.counts
-
-
 class Fit:
     """What the rows of files say: the encoder, and what a reader of the results should know."""
 
@@ -514,10 +436,76 @@ class Fit:
 
     def _infer_task(self, where: str, target: str | None, labels: Collection[str], task: str | None) -> tuple[str, ...]:
         """The labels in order, none if the target is a quantity: as was said, or else by its values."""
-        check_classes(where, labels, self.rows, task)
         quantity = is_quantity(labels, self.rows) if task is None else task == "regression"
+        if len(labels) < 2:
+            found = f"one {'value' if quantity else 'label'} only: {next(iter(labels))!r}"
+            raise ValueError(f"{where} has {found}; at least two are required, so name another target")
+        if not quantity and len(labels) > (FEW if task is None else MAX_LABELS) and 2 * len(labels) > self.rows:
+            found = f"has {len(labels)} different labels in {self.rows} rows"
+            raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: name classes as the target")
         self.inferred_task = "" if task else inferred_task(target, labels, quantity)
         return () if quantity else in_order(labels)
+
+
+@dataclass
+class _ColumnFit:
+    """What the cells of one column say about it."""
+
+    option: str | None  # that names the column, or "target"
+    most: float  # levels that are counted
+    numbers: int = 0
+    others: int = 0  # values that are no finite numbers
+    missing: int = 0
+    levels: Counter[str] = field(default_factory=Counter)  # of numbers, the smallest and the largest of each batch
+    total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
+    counts: Counts = field(default_factory=Counts)  # of the n-grams of a text, instead of levels
+    counting: float | None = math.nan  # the last number, if the column counts the rows
+
+    def is_identifier(self, rows: int) -> bool:
+        """Whether it has words, and too many different ones for a category."""
+        different = len(self.levels)
+        return self.numbers < self.others and different > (LEVELS if 2 * different <= rows else FEW)
+
+    def is_prose(self, rows: int) -> bool:
+        """Whether its values are long as well, and no option says what they are."""
+        words = sum(len(level.split()) for level in self.levels)
+        return self.option is None and self.is_identifier(rows) and words > _PROSE * len(self.levels)
+
+    def add_numbers(self, cells: Array, summed: bool) -> None:
+        """Learn from numbers: their sum if that is needed, and the ends of a target."""
+        missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
+        self.missing, self.others = self.missing + missing, self.others + infinite
+        self.numbers += len(cells) - missing - infinite
+        if summed:
+            self.total += np.nansum(cells, dtype=np.longdouble)
+        if self.option == "target" and missing < len(cells):
+            self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
+        if self.counting is not None and len(cells):
+            before = cells[0] - 1 if math.isnan(self.counting) and cells[0] in (0, 1) else self.counting
+            self.counting = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
+
+    def add_words(self, cells: Words) -> None:
+        """Learn from words, of which some are numbers."""
+        missing, *counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
+        found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
+        numbers = sum(count for level, count in found.items() if is_finite(level))
+        self.missing, self.numbers = self.missing + missing, self.numbers + numbers
+        self.others += sum(found.values()) - numbers
+        if self.option in ("text", "prose"):
+            self.counts.add(found)
+        elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
+            self.levels.update(found)
+
+    def means(self, column: Column) -> list[float]:
+        """The mean of each feature over the rows that have it; a missing text has no words."""
+        if column.kind == "number":
+            return [float(self.total / max(1, self.numbers))]
+        if column.levels is not None:
+            return [self.levels[level] / self.levels.total() for level in column.levels]
+        if column.vocabulary is not None:
+            return [0.0] * len(column.features)
+        means: list[float] = np.average(column.values([*self.levels]), 0, [*self.levels.values()]).tolist()
+        return means
 
 
 class TableFit(Fit):
@@ -526,61 +514,53 @@ class TableFit(Fit):
     def __init__(self, table: Table, target: Any, options: ReadOptions, keep: Callable[[Any], None]) -> None:
         self.table, self.path, self.options, table.na = table, table.path, options, tuple(options.na)
         self._choose_columns(None if target is None else str(target))
-        words = table.words | self.categories | self.text
+        words = {j for j, option in self.named.items() if option in ("categories", "text")} | table.words
         self.wanted = {j: "words" if j in words else "number" for j in self.features}
         self.wanted[self.target] = "number" if options.task == "regression" else "words"
         while not self._read(keep):
             pass
-        self._problems: list[tuple[str, tuple[str | Option, ...], Option | None]] = []
         self.encoder = self._fitted()
         self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
-        """Positions of target and features, and of what is named as categories and text."""
+        """Positions of target and features, and which option names which column."""
         names, path = self.table.names, self.path
         if len(names) < 2:
-            raise ValueError(
-                f"{path} has one column; a feature and a label are needed, in text separated by , ; | or tabs"
-            )
-        ignored, self.categories, self.text = (self._positions(name) for name in ("ignore", "categories", "text"))
+            why = "has one column; a feature and a label are needed, in text separated by , ; | or tabs"
+            raise ValueError(f"{path} {why}")
         self.target = len(names) - 1 if target is None else self._position(target, "target")
-        self.features = tuple(j for j in range(len(names)) if j != self.target and j not in ignored)
+        self.named = {self.target: "target"}
+        for option in ("ignore", "categories", "text"):
+            for given in getattr(self.options, option):
+                for name in [given] if given in names else given.split(","):
+                    j = self._position(name.strip(), option)
+                    if self.named.setdefault(j, option) != option:
+                        why = f" is also in {self.named[j]} of {path}; name a column once"
+                        raise ParameterError(Option(option, names[j]), why)
+        used = [j for j in range(len(names)) if self.named.get(j) != "ignore"]
+        self.features = tuple(j for j in used if j != self.target)
         if not self.features:
             raise ValueError(f"ignore leaves no feature of {path}; ignore less")
-        named = {self.target: "the target"}
-        for option, those in (("ignore", ignored), ("categories", self.categories), ("text", self.text)):
-            for j in sorted(those):
-                if named.setdefault(j, option) != option:
-                    why = f" is {named[j]}" if j == self.target else f" is also in {named[j]}"
-                    raise ParameterError(Option(option, names[j]), f"{why} of {path}; name a column once")
-        for j in sorted((*self.features, self.target)):
-            twice = names[j] in names[:j] and names.index(names[j]) not in ignored
-            if twice or not names[j]:
-                why = f"has the name {names[j]!r} of another" if twice else "has no name, as an index of pandas"
-                remedy = "; rename it in the header, or ignore it with "
-                raise ParameterError(f"{path}: column {j + 1} {why}{remedy}", Option("ignore", j + 1))
-
-    def _positions(self, option: str) -> frozenset[int]:
-        given = getattr(self.options, option)
-        split = [part for name in given for part in ([name] if name in self.table.names else name.split(","))]
-        return frozenset(self._position(name.strip(), option) for name in split)
+        counts = Counter(names[j] for j in used)
+        for j in used:
+            if not names[j] or counts[names[j]] > 1:
+                what = f"{path}: column {j + 1} has no name of its own, but {names[j]!r}; rename it, or ignore it with "
+                raise ParameterError(what, Option("ignore", j + 1))
 
     def _position(self, name: str, option: str) -> int:
         """Where a column is, from 0, by its name or its position from 1."""
         names = self.table.names
-        if names.count(name) > 1:
-            raise ValueError(f"{self.path} has {names.count(name)} columns {name!r}; name it by position from 1")
-        if name in names:
+        if names.count(name) == 1:
             return names.index(name)
         if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
             return int(name) - 1
-        raise ParameterError(Option(option, name), f" is no column of {self.path}; it has {listed(names, 50)}")
+        why = f" is not the name of one column of {self.path}, nor a position from 1; it has {listed(names, 50)}"
+        raise ParameterError(Option(option, name), why)
 
     def _read(self, keep: Callable[[Any], None]) -> bool:
-        """Learn from all rows; False as soon as a column of numbers turns out to have words."""
-        named, labels = self.categories | self.text, math.inf if self.options.task else MAX_LABELS
-        self.seen = {j: _Seen(math.inf if j in named else LEVELS) for j in self.features}
-        self.seen[self.target] = _Seen(labels)
+        """Learn from all rows; False if a column turns out to be words instead of numbers, or free text."""
+        most = {None: LEVELS, "target": math.inf if self.options.task else MAX_LABELS}
+        self.seen = {j: _ColumnFit(option := self.named.get(j), most.get(option, math.inf)) for j in self.wanted}
         self.rows = self.dropped = 0
         keep(None)
         for given in self.table.batches(self.wanted):
@@ -592,158 +572,107 @@ class TableFit(Fit):
             self.dropped += given.n_rows - batch.n_rows
             self.rows += batch.n_rows
             for j, cells in batch.columns.items():
-                seen = self.seen[j]
                 if isinstance(cells, Words):
-                    seen.add_words(cells)
-                    if j in self.text or seen.counts is not None or (len(seen.levels) > LEVELS and self._is_text(j)):
-                        seen.read_as_text()
+                    self.seen[j].add_words(cells)
                 else:
-                    seen.add_numbers(cells, self.options.missing == "mean", j == self.target)
+                    self.seen[j].add_numbers(cells, self.options.missing == "mean")
             keep(batch)
-        return True
-
-    def _is_words(self, j: int) -> bool:
-        return j in self.categories or self.seen[j].numbers < self.seen[j].others
-
-    def _is_text(self, j: int) -> bool:
-        """Whether a column is free text: named as such, or its values are long and nearly all different."""
-        seen = self.seen[j]
-        if j in self.text or j in self.categories or j == self.target or not self._is_words(j):
-            return j in self.text
-        different = len(seen.levels)
-        many = seen.counts is not None or different > LEVELS or (different > TEXTS and 2 * different > self.rows)
-        return many and seen.words >= PROSE * (seen.numbers + seen.others)
+        prose = [j for j in self.features if self.seen[j].is_prose(self.rows)]
+        self.named.update(dict.fromkeys(prose, "prose"))
+        return not prose
 
     def _fitted(self) -> TableEncoder:
         """The encoder; all that is wrong with the table is one error."""
-        names, options, target = self.table.names, self.options, self.seen[self.target]
+        names, options, problems, columns = self.table.names, self.options, list[ParameterError](), list[Column]()
         if not self.rows:
             every = f"a missing value in every one of its {self.dropped} rows"
             raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
-        self._check_missing()
-        columns = tuple(filter(None, map(self._column, self.features)))
-        if target.others and options.task != "classification":
-            numbers = [label for label in target.levels if is_finite(label)]
-            few = target.others <= _TYPOS * self.rows
-            if options.task == "regression" or (few and is_quantity(numbers, self.rows)):
-                what, comma = self._first_other(self.target)
-                decimal = (", or say ", Option("decimal", ",")) if comma else ()
-                classes = ", or learn the values as classes with ", Option("task", "classification")
-                self._problem(what, "; correct it or drop the row", *decimal, *classes)
-        if self._problems:
-            raise self._all_problems()
-        where, name = f"{self.path}, column {names[self.target]!r}", names[self.target]
-        means = [self._means(j, column) for j, column in zip(self.features, columns, strict=True)]
+        for found in (self._check_missing(), *map(self._column, self.features), self._check_target()):
+            if isinstance(found, Column):
+                columns.append(found)
+            elif found is not None:
+                problems.append(found)
+        if problems:
+            raise _as_one(problems)
+        name = names[self.target]
+        means = [self.seen[j].means(column) for j, column in zip(self.features, columns, strict=True)]
         return TableEncoder(
-            columns,
+            tuple(columns),
             name,
-            self._infer_task(where, name, target.levels, options.task),
+            self._infer_task(f"{self.path}, column {name!r}", name, self.seen[self.target].levels, options.task),
             options.missing,
             tuple(value for each in means for value in each) if options.missing == "mean" else None,
             n_columns=None if self.table.named else len(names),
             options=options.of_new_files(decimal="," if self.table.decimal == "," else None),
         )
 
-    def _problem(self, what: str, *advice: str | Option, settled_by: Option | None = None) -> None:
-        """Record something that only the user can decide: what it is, what to do, an option that settles it."""
-        self._problems.append((what, advice, settled_by))
-
-    def _all_problems(self) -> ParameterError:
-        """One error that names all problems, and the options that settle them."""
-        if len(self._problems) == 1:
-            what, advice, _ = self._problems[0]
-            return ParameterError(what, *advice)
-        settled = dict[str, list[object]]()
-        for *_, option in self._problems:
-            if option is not None:
-                settled.setdefault(option.name, []).append(option.value)
-        said = f"{len(self._problems)} problems: {'; '.join(what for what, *_ in self._problems)}; correct them"
-        remedy = [Option(name, values[0] if name == "missing" else values) for name, values in settled.items()]
-        return ParameterError(said, ", or use" * bool(remedy), *(part for option in remedy for part in (" ", option)))
-
-    def _check_missing(self) -> None:
-        """Record the first missing value that is not to be imputed."""
+    def _check_missing(self) -> ParameterError | None:
+        """The error for missing values that are not to be imputed; it names the place of the first."""
         wanted = [*(self.features if self.options.missing == "error" else ()), self.target]
         if not any(self.seen[j].missing for j in wanted):
-            return
-        at, cell, j = self.table.locate(sorted(wanted), lambda _, cell: not cell)
-        written = f", written {cell!r}" if cell.strip() else ""
+            return None
+        at, _, j = self.table.locate(sorted(wanted), lambda _, cell: not cell)
         if j == self.target:
-            what = f"{at}the {'target' if self.options.task == 'regression' else 'label'} is missing{written}"
-            self._problem(what, "; fill it in, or drop such rows with ", _DROP, settled_by=_DROP)
-        else:
-            some = sum(self.seen[j].missing for j in self.features)
-            what = f"{at}the value is missing{written}{f' (in all: {self._missing_counts()})' * (some > 1)}"
-            advice = "; correct it, or say what to do about such rows: ", _DROP, " drops them, ", _MEAN
-            self._problem(what, *advice, " imputes means", settled_by=_MEAN)
+            return ParameterError(f"{at}the target is missing", "; fill it in, or drop such rows with ", _DROP)
+        what = f"{at}the value is missing (in all: {self._missing_counts()})"
+        return ParameterError(what, "; correct it, impute means with ", _MEAN, ", or drop such rows with ", _DROP)
 
     def _missing_counts(self) -> str:
         """How many values are missing in which columns."""
         counts = {self.table.names[j]: self.seen[j].missing for j in self.features}
         return ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
 
-    def _column(self, j: int) -> Column | None:
-        """What a column is; ``None``, and a problem, if that cannot be said."""
-        seen, name = self.seen[j], self.table.names[j]
-        where, ignored = f"{self.path}, column {name!r} ", Option("ignore", name)
-        orders = date_orders(seen.levels) if j not in self.categories else []
-        different = len(seen.levels) if seen.counts is None else LEVELS + 1
-        commas = sum(_COMMA.fullmatch(level) is not None for level in seen.levels)
+    def _column(self, j: int) -> Column | ParameterError:
+        """What a column is; an error if only the user can say."""
+        seen, name, levels = self.seen[j], self.table.names[j], self.seen[j].levels
+        where, ignored, category = f"{self.path}, column {name!r} ", Option("ignore", name), Option("categories", name)
+        text = Option("text", name)
         if not seen.numbers + seen.others:
-            self._problem(f"{where}has no values at all", "; ignore it (", ignored, ")", settled_by=ignored)
-        elif self._is_text(j) and not seen.others:
-            self._problem(f"{where}holds numbers, no text", "; leave out ", Option("text", name))
-        elif self._is_text(j):
-            return Column(name, vocabulary=seen.read_as_text().vocabulary())
-        elif len(orders) == 1:
-            parts = date_parts(list(seen.levels), orders[0])
-            vary = [part for part, values in parts.items() if values.min() < values.max()]
-            return Column(name, date=(orders[0], *(vary or ["days"])))
-        elif orders:
+            return ParameterError(f"{where}has no values at all", "; ignore it (", ignored, ")")
+        if seen.option == "categories":
+            return Column(name, in_order(levels))
+        if not seen.others:
+            what = f"{where}holds numbers, no text"
+            return ParameterError(what, "; leave out ", text) if seen.option == "text" else Column(name)
+        if seen.option in ("text", "prose"):
+            return Column(name, vocabulary=seen.counts.vocabulary())
+        for order in orders if len(orders := date_orders(levels)) == 1 else ():
+            vary = np.ptp([date_values(level, order) for level in levels], 0) > 0
+            parts = [part for part, varies in zip(_DATE_PARTS, vary, strict=True) if varies]
+            return Column(name, date=(order, *(parts or ["days"])))
+        if orders:
             advice = "; write 2024-01-31, or ignore it (", ignored, ")"
-            self._problem(f"{where}has dates with the day or the month first", *advice, settled_by=ignored)
-        elif j in self.categories:
-            return Column(name, in_order(seen.levels))
-        elif not seen.others:
-            return Column(name)
-        elif self._is_words(j) and (different > LEVELS or (different > FEW and 2 * different > self.rows)):
-            count = different if different <= LEVELS else f"more than {LEVELS}"
-            shown = list(seen.levels)[:3] or [self.table.locate([j], lambda _, cell: bool(cell))[1]]
-            some = ", ".join(repr(value if len(value) <= 60 else f"{value[:60]}…") for value in shown)
-            what = f"{where}has {count} different values in {self.rows} rows, such as {some}"
-            category = "), make every value a feature (", Option("categories", name)
-            text = "), or, if it is free text, its words (", Option("text", name)
-            what += "; it looks like an identifier"
-            self._problem(what, ": ignore it (", ignored, *category, *text, ")", settled_by=ignored)
-        elif self._is_words(j) and self.wanted[j] == "words" and 2 * commas < different:
-            return Column(name, in_order(seen.levels))
-        else:
-            what, comma = self._first_other(j)
-            levels, decimal = Option("categories", name), Option("decimal", ",")
-            if comma:
-                self._problem(what, "; if that is a decimal comma, say ", decimal, settled_by=decimal)
-            elif seen.others <= _TYPOS * (seen.numbers + seen.others):
-                self._problem(what, "; correct it or drop the row")
-            else:
-                self._problem(what, "; correct it, or make the column a category (", levels, ")", settled_by=levels)
-        return None
+            return ParameterError(f"{where}has dates with the day or the month first", *advice)
+        if seen.is_identifier(self.rows):
+            some = [value if len(value) <= 60 else f"{value[:60]}…" for value in [*levels][:3]]
+            count = len(levels) if len(levels) <= LEVELS else f"more than {LEVELS}"
+            what = f"{where}has {count} different values in {self.rows} rows, such as {listed(some)}"
+            others = "), make every value a feature (", category, "), or, if it is free text, its words (", text, ")"
+            return ParameterError(f"{what}; it looks like an identifier", ": ignore it (", ignored, *others)
+        commas = sum(_COMMA.fullmatch(level) is not None for level in levels)
+        if seen.numbers < seen.others and self.wanted[j] == "words" and 2 * commas < len(levels):
+            return Column(name, in_order(levels))
+        return self._not_a_number(j, ", or make the column a category with ", category)
 
-    def _first_other(self, j: int) -> tuple[str, bool]:
-        """Where a column has no finite number, and whether it has a decimal comma."""
-        at, cell, _ = self.table.locate([j], lambda _, cell: bool(cell) and not is_finite(cell))
-        return f"{at}{cell!r} is not a {'finite ' * is_number(cell)}number", bool(_COMMA.fullmatch(cell))
+    def _check_target(self) -> ParameterError | None:
+        """The error for words in a target that is a quantity."""
+        target, task = self.seen[self.target], self.options.task
+        if not target.others or task == "classification":
+            return None
+        numbers = [label for label in target.levels if is_finite(label)]
+        if task is None and (target.others > _TYPOS * self.rows or not is_quantity(numbers, self.rows)):
+            return None
+        return self._not_a_number(self.target, ", or learn the values as classes with ", Option("task", TASKS[0]))
 
-    def _means(self, j: int, column: Column) -> list[float]:
-        """The mean of each feature of a column over the rows that have it; a missing text has no words."""
-        seen = self.seen[j]
-        if column.vocabulary is not None:
-            return [0.0] * len(column.features)
-        if column.levels is not None:
-            return [seen.levels[level] / seen.levels.total() for level in column.levels]
-        if column.date is not None:
-            values, counts = column.values(list(seen.levels)), list(seen.levels.values())
-            return np.average(values, 0, counts).tolist()  # type: ignore[no-any-return]
-        return [float(seen.total / max(1, seen.numbers))]
+    def _not_a_number(self, j: int, *remedy: str | Option) -> ParameterError:
+        """The error for the first value of a column that is no finite number."""
+        seen, at = self.seen[j], self.table.locate([j], lambda _, cell: bool(cell) and not is_finite(cell))
+        what = f"{at[0]}{at[1]!r} is not a {'finite ' * is_number(at[1])}number"
+        if _COMMA.fullmatch(at[1]):
+            return ParameterError(what, "; if that is a decimal comma, say ", Option("decimal", ","))
+        if seen.option is None and seen.others <= _TYPOS * (seen.numbers + seen.others):
+            remedy = ()
+        return ParameterError(what, "; correct it or drop the row", *remedy)
 
     def _notes(self) -> Iterator[str]:
         """What was recognised, and what a reader of the results should know about the table."""
@@ -754,7 +683,7 @@ class TableFit(Fit):
             name = f"column {column.name!r}"
             if column.date is not None:
                 yield f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)"
-            elif column.vocabulary is not None and j not in self.text:
+            elif self.named.get(j) == "prose":
                 yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
             elif column.kind == "number" and self.seen[j].counting is not None and self.rows > 2:
                 yield f"{name} counts the rows; ignore it if it is an identifier"
@@ -772,3 +701,17 @@ class TableFit(Fit):
         """Features of some rows, the positions of missing values among them, and targets."""
         made, missing = self.encoder.encode(self.table, batch, self.features, out)
         return made, missing, self.encoder.targets(batch.columns[self.target])
+
+
+def _as_one(problems: Sequence[ParameterError]) -> ParameterError:
+    """One error that names all problems, and the options that settle them: the first that each names."""
+    if len(problems) == 1:
+        return problems[0]
+    settled = dict[str, Any]()
+    for problem in problems:
+        several = problem.name in ("ignore", "categories")
+        if several or problem.name in ("missing", "decimal", "task"):
+            settled[problem.name] = [*settled.get(problem.name, ()), problem.value] if several else problem.value
+    said = f"{len(problems)} problems: {'; '.join(problem.args[0] for problem in problems)}; correct them"
+    remedy = (part for option in settled.items() for part in (" ", Option(*option)))
+    return ParameterError(said, ", or use" * bool(settled), *remedy)

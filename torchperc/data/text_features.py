@@ -15,10 +15,8 @@ import numpy as np
 
 MOST = 2**17  # n-grams that a vocabulary has at most: those in the most rows
 FEWEST = 2  # rows that an n-gram must be in, unless none is in so many
-PROSE = 5  # words per value, on average, from which on a column reads as text
 _COUNTED = 2**22  # n-grams above which those met once are forgotten
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")
-_LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
 def ngrams(text: str) -> list[str]:
@@ -30,11 +28,6 @@ def ngrams(text: str) -> list[str]:
     """
     words = _TOKEN.findall(normalize("NFC", text).lower())
     return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
-
-
-def word_count(text: str) -> int:
-    """How many words of two letters or more a text has, by which prose differs from codes, dates and names."""
-    return len(_LETTERS.findall(text))
 
 
 class Counts:
