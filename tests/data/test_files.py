@@ -280,7 +280,7 @@ WRONG_FILES = [
     (b"a\0,b\n1,x\n2,y\n", "data.csv", "encoding='utf-16'"),
     (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
     (b"PK\x03\x04", "data.npz", "is not a complete archive"),
-    (PACKED, "data.npy.gz", "is compressed twice"),
+    (PACKED, "data.npy.gz", "is not a complete array"),
     (bytes(range(1, 256)), "data.csv", "is not a CSV file"),
     (lzma.compress(b"a,b\n" * 999)[:-9], "data.csv.xz", "is damaged or cut off"),
     (bz2.compress(b"a,b\n" * 999)[:-9], "data.csv.bz2", "is damaged or cut off"),

@@ -70,11 +70,9 @@ class ReadOptions:
         for name in ("na", "categories", "ignore", "text"):
             given = getattr(self, name)
             object.__setattr__(self, name, tuple(map(str, (given,) if isinstance(given, str | int) else given)))
-        check_choice("missing", self.missing, MISSING)
-        if self.decimal is not None:
-            check_choice("decimal", self.decimal, (".", ","))
-        if self.task is not None:
-            check_choice("task", self.task, TASKS)
+        for name, choices in {"missing": MISSING, "decimal": (".", ",", None), "task": (*TASKS, None)}.items():
+            if getattr(self, name) not in choices:
+                check_choice(name, getattr(self, name), [choice for choice in choices if choice])
         for name in ("header", "stream"):
             if getattr(self, name) is not None:
                 check_bool(name, getattr(self, name))
@@ -99,8 +97,9 @@ class ReadOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options that differ from the default, as plain types."""
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        given = {each.name: given[each.name] for each in fields(self) if given[each.name] != each.default}
+        given = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
@@ -147,10 +146,7 @@ def format_by_name(name: str) -> tuple[str | None, str | None]:
 
 def format_of(path: Path) -> str:
     """Format of a file by its extension: text, parquet, svmlight, npy or npz; it can be opened and is not empty."""
-    named, compression = format_by_name(path.name)
-    kind = named or "text"
-    if compression and kind not in ("text", "svmlight"):
-        raise ValueError(f"{path} is compressed twice, once by {compression}; {kind} files are read as they are")
+    kind = format_by_name(path.name)[0] or "text"
     if kind not in ("npy", "npz"):
         require_packages(f"reading {path}", "pyarrow")
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -198,10 +194,10 @@ class Unchanged:
     def __init__(self, *paths: Path) -> None:
         self._before = {path: _stamp(path) for path in paths}
 
-    def check(self, same: bool = True) -> None:
-        """Raise if a file has changed, or if what was read says so."""
+    def check(self) -> None:
+        """Raise if a file has changed."""
         for path, before in self._before.items():
-            if not same or _stamp(path) != before:
+            if _stamp(path) != before:
                 raise changed(path)
 
     def __enter__(self) -> Unchanged:

@@ -18,7 +18,7 @@ import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice
 from torchperc._files import hidden_folder, remove
-from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
+from torchperc.data.file_formats import ReadOptions, Unchanged, common_name, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
 from torchperc.data.table_files import Words, frame_table, listed, open_table, shortest
@@ -79,8 +79,8 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     """
     how = ReadOptions(**options)
     paths = () if is_frame(path) else find_files(path)
-    with Unchanged(*paths) as source:
-        made = _dataset(_fit(path, paths, target, how, kept := _Kept(how.stream)), kept, source)
+    with Unchanged(*paths):
+        made = _dataset(_fit(path, paths, target, how, kept := _Kept(how.stream)), kept)
     return made if how.positive is None else made.against_rest(how.positive)
 
 
@@ -93,11 +93,9 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
     """Read all rows once, and learn what their columns are."""
     if not paths:
         return TableFit(frame_table(source, "the data frame"), target, options, kept)
-    kinds = {path: format_of(path) for path in paths}
-    kind = kinds[paths[0]]
-    for path, other in kinds.items():
-        if other != kind:
-            raise ValueError(f"{path} is {other}, but {paths[0]} is {kind}; read one kind at a time")
+    kind, *others = dict.fromkeys(map(format_of, paths))
+    if others:
+        raise ValueError(f"{common_name(paths)} are {kind} and {others[0]}; read one kind of files at a time")
     for name, value in (vars(options) | {"target": target}).items():
         if name in _OF_TEXT and kind != "text" and value is not None:
             raise ParameterError(Option(name, value), f" needs text files such as .csv, but {paths[0]} is none")
@@ -129,14 +127,13 @@ class _Kept:
             yield self._batches.popleft()
 
 
-def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, source: Unchanged) -> Dataset:
+def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
     """One pass has fitted the encoder; a second one encodes unless the rows were kept."""
     encoder, rows, width, labels = fit.encoder, fit.rows, fit.encoder.n_features, fit.encoder.labels
     size, free = width * (_NAME + 8 * len(labels)), free_memory()
     if size > max(SHARE * free, _SMALL):
         room = f"names and weights take {size / 1e9:,.1f} GB where {free / 1e9:,.1f} GB are free"
-        what = f"{width:,} features and {len(labels):,} labels"
-        raise ValueError(f"{fit.path} has {what}, whose {room}; look for a wrong index")
+        raise ValueError(f"{fit.path} has {width:,} features, whose {room}; look for a wrong index")
     from scipy.sparse import vstack
 
     from torchperc.data.datasets import Dataset  # which needs torch; most files are refused before
@@ -150,14 +147,11 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, source: Unchanged) -> Dat
         first = 0
         batch: Any
         for batch in kept if in_memory else fit.batches():
-            last = first + batch.n_rows
-            source.check(last <= rows)
-            made, found, y[first:last] = fit.encode(batch)
+            made, found, y[first : first + batch.n_rows] = fit.encode(batch)
             missing.append(found + np.array([first, 0]))
-            first = last
+            first += batch.n_rows
             if batch.n_rows:
                 yield as_samples(made) if sparse else made
-        source.check(first == rows)  # before what is written has a name
 
     if in_memory:
         X = as_samples(vstack([*encoded()], format="csr") if sparse else np.concatenate([*encoded()]))

@@ -307,7 +307,7 @@ def array_table(path: Path, archive: bool, target: str | None = None, labelled: 
     X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
     y: Any = arrays.get(target or name)
     matrix = X is not None and X.ndim == 2 and X.dtype.kind in "biuf"
-    if not matrix or (y is None and labelled and archive) or (y is not None and y.shape != X.shape[:1]):
+    if not matrix or (y.shape != X.shape[:1] if y is not None else labelled and archive):
         found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         needed = f"a matrix of numbers X (N, d) is needed, and in an .npz file labels {target or name} (N,)"
         raise ValueError(f"{path} holds {found or 'nothing'}; {needed}; save sparse samples as svmlight")
@@ -318,11 +318,8 @@ def array_table(path: Path, archive: bool, target: str | None = None, labelled: 
         for first in range(0, count, step):
             some = X[first : first + step]
             if mapped:  # is read: a process that looks at a map of a file that is cut off dies
-                try:
-                    begin = X.offset + first * width * X.itemsize
-                    some = np.fromfile(path, X.dtype, some.size, offset=begin).reshape(some.shape)
-                except (OSError, ValueError):
-                    raise changed(path) from None
+                begin = X.offset + first * width * X.itemsize
+                some = np.fromfile(path, X.dtype, some.size, offset=begin).reshape(some.shape)
             yield [some[:, j] if j < width else y[first : first + step] for j in positions]
 
     names = [*map(str, range(1, width + 1)), *([] if y is None else [target or name])]
