@@ -23,8 +23,8 @@ from torchperc._checks import (
     tensor_view,
 )
 from torchperc.data.example_data import is_gate, load
-from torchperc.data.file_formats import TASKS
 from torchperc.data.read import mapped_dense, mapped_sparse
+from torchperc.data.table_files import TASKS
 
 if TYPE_CHECKING:
     import torch

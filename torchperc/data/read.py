@@ -18,10 +18,9 @@ import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice
 from torchperc._files import hidden_folder, remove
-from torchperc.data.file_formats import ReadOptions, Unchanged, common_name, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
-from torchperc.data.table_files import Words, frame_table, listed, open_table, shortest
+from torchperc.data.table_files import ReadOptions, Unchanged, find_files, format_of, frame_table, listed, open_table
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +94,7 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
         return TableFit(frame_table(source, "the data frame"), target, options, kept)
     kind, *others = dict.fromkeys(map(format_of, paths))
     if others:
-        raise ValueError(f"{common_name(paths)} are {kind} and {others[0]}; read one kind of files at a time")
+        raise ValueError(f"{paths[0]} is {kind}, but another file is {others[0]}; read one kind of files at a time")
     for name, value in (vars(options) | {"target": target}).items():
         if name in _OF_TEXT and kind != "text" and value is not None:
             raise ParameterError(Option(name, value), f" needs text files such as .csv, but {paths[0]} is none")
@@ -253,7 +252,7 @@ class Batches:
             for X, labels, kept in self._rows():
                 self._source.check()  # so that no row of a second version is handed on
                 if X.shape[0]:
-                    yield Batch(first, X, None if labels is None else _texts(labels), kept)
+                    yield Batch(first, X, None if labels is None else labels.texts(), kept)
                     first += X.shape[0]
 
     def _rows(self) -> Iterator[tuple[Any, Any, dict[str, list[str]]]]:
@@ -262,16 +261,11 @@ class Batches:
             for batch in self._file.batches():
                 yield self._file.known(batch, *self.encoder.indices), batch.labels, {}
             return
-        for batch in self._file.batches(self.encoder.wanted(self._positions, self._target), list(self._kept)):
+        labels = {} if self._target is None else {self._target: "words"}
+        for batch in self._file.batches(self.encoder.wanted(self._positions) | labels, list(self._kept)):
             X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
             kept = {name: batch.raw[j] for j, name in self._kept.items()}
             yield as_samples(X), batch.columns.get(self._target), kept
-
-
-def _texts(labels: Any) -> list[str]:
-    if isinstance(labels, Words):
-        return labels.texts()
-    return ["" if math.isnan(value) else shortest(value) for value in labels.tolist()]
 
 
 # --- larger than memory -------------------------------------------------------------------------------------------

@@ -14,9 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchperc._checks import Option, ParameterError
-from torchperc.data.file_formats import ReadOptions, common_name, open_bytes
 from torchperc.data.table_encoder import Fit, TableEncoder
-from torchperc.data.table_files import Array, Words, as_numbers, is_absent, is_finite, pa, word
+from torchperc.data.table_files import (
+    Array,
+    ReadOptions,
+    Words,
+    as_numbers,
+    common_name,
+    is_absent,
+    is_finite,
+    open_bytes,
+    pa,
+    word,
+)
 
 PIECE = 2**24  # bytes of text that are read together
 _MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
@@ -46,8 +56,7 @@ class SparseBatch(NamedTuple):
         """The rows as a CSR array; ``first`` is the number of the first feature."""
         from scipy.sparse import csr_array
 
-        starts = self.starts.astype(np.int32) if self.starts[-1] <= _MOST else self.starts
-        return csr_array((self.values, self.columns - np.int32(first), starts), shape=(self.n_rows, width))
+        return csr_array((self.values, self.columns - np.int32(first), self.starts), shape=(self.n_rows, width))
 
 
 class SvmlightFile:
@@ -112,7 +121,7 @@ class SvmlightFile:
         rows = np.flatnonzero(there)
         distinct, codes = np.unique(np.array(tokens)[rows] if self.labelled else [], return_inverse=True)
         labels = Words(codes, tuple(map(self._label, distinct.tolist()))) if self.labelled else None
-        return SparseBatch(rows, labels, np.append(starts[rows], starts[-1]), columns, values)
+        return SparseBatch(rows, labels, np.append(starts[rows], starts[-1]).astype(np.int32), columns, values)
 
     def _label(self, token: bytes) -> str:
         """A label as a word."""

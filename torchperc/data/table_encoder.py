@@ -17,11 +17,11 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Data, Option, ParameterError
-from torchperc.data.file_formats import TASKS as TASKS
-from torchperc.data.file_formats import ReadOptions
+from torchperc.data.table_files import TASKS as TASKS
 from torchperc.data.table_files import (
     Array,
     Cells,
+    ReadOptions,
     Table,
     TableBatch,
     Words,
