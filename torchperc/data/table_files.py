@@ -657,38 +657,26 @@ class TextTable(Table):
         except pa.ArrowInvalid:
             rows = (cells for _, cells in islice(self._lines(), done, None))
         while records := list(islice(rows, 4096)):
-            text = io.StringIO()
-            csv.writer(text, delimiter=self.delimiter).writerows(records)
-            data = text.getvalue().encode()
-            try:
-                table = pa.csv.read_csv(pa.BufferReader(data), *self._options(positions, numbers, len(data)))
-            except pa.ArrowInvalid:  # words among numbers
-                table = pa.csv.read_csv(pa.BufferReader(data), *self._options(positions, (), len(data)))
-            yield [table[str(j)].combine_chunks() for j in positions]
+            yield [np.array([cells[j] for cells in records], object) for j in positions]
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """The columns, unless something must be left to Python's reader: an ``ArrowInvalid``."""
-        pc, end = pa.compute, ""
         if not self._arrow_reads:
             raise pa.ArrowInvalid("a blank before a quote")
-        for batch in pa.csv.open_csv(self._source, *self._options(positions, numbers, BLOCK, self._skip)):
-            gaps = all(column.null_count for column in batch.columns)
-            if gaps and pc.any(reduce(pc.and_, map(pc.is_null, batch.columns))).as_py():
-                raise pa.ArrowInvalid("a line in which maybe nothing is written, which is no row")
-            yield [batch.column(str(j)) for j in positions]
-            end = str(batch.column(str(len(self.names) - 1))[-1]) if batch.num_rows else end
-        if "\n" in end or "\r" in end:
-            raise pa.ArrowInvalid("the file ends maybe within quotes, which Arrow does not mind")
-
-    def _options(self, positions: Sequence[int], numbers: Collection[int], block: int, skip: int = 0) -> Any:
-        """How Arrow reads columns at some positions and the last, in which a quote may be left open."""
-        names = [str(j) for j in range(len(self.names))]
-        types = {names[j]: pa.float64() if j in numbers else pa.string() for j in (*positions, -1 % len(names))}
-        read = pa.csv.ReadOptions(column_names=names, skip_rows=skip, block_size=max(block, 64 * len(names)))
+        names, end, pc = [str(j) for j in range(len(self.names))], "", pa.compute
+        types = {names[j]: pa.float64() if j in numbers else pa.string() for j in (*positions, len(names) - 1)}
+        read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(BLOCK, 64 * len(names)))
         parse = pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
         convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
         convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-        return read, parse, convert
+        for batch in pa.csv.open_csv(self._source, read, parse, convert):
+            gaps = all(column.null_count for column in batch.columns)
+            if gaps and pc.any(reduce(pc.and_, map(pc.is_null, batch.columns))).as_py():
+                raise pa.ArrowInvalid("a line in which maybe nothing is written, which is no row")
+            yield [batch.column(names[j]) for j in positions]
+            end = str(batch.column(names[-1])[-1]) if batch.num_rows else end
+        if "\n" in end or "\r" in end:
+            raise pa.ArrowInvalid("the file ends maybe within quotes, which Arrow does not mind")
 
     def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
         """The line of each row, and its cells as they are written."""
