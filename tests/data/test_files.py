@@ -180,8 +180,8 @@ def test_text_in_odd_shapes_is_read(tmp_path, pieces):
         made = read(write(tmp_path, content))
         assert (made.X.tolist(), made.names, made.labels) == ([[1, 2], [3, 4]], ("a", "b"), ("x", "y")), name
         same(read(tmp_path / "data.csv", stream=True), made)
-    inches = read(write(tmp_path, 'size,n,c\n5" pipe,1,x\n6" pipe,2,y\n5" pipe,3,x\n'))
-    assert inches.names == ('size=5" pipe', 'size=6" pipe', "n")
+    inches = read(write(tmp_path, 'size,n,c\n5" pipe,1,x\n6" pipe,2,y\n5" pipe,3,"x\nz"\n'))
+    assert (inches.names, inches.labels) == (('size=5" pipe', 'size=6" pipe', "n"), ("x", "x\nz", "y"))
 
 
 def test_columns_by_name_and_position(tmp_path):
@@ -232,15 +232,11 @@ BAD = {
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "column 2 has the name 'a' of another"),
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore='c' is the target"),
-    "category of labels": ("a,c\n1,x\n", {"categories": "c"}, "categories='c' is the target"),
     "unknown task": ("a,c\n1,x\n", {"task": "clustering"}, "task='clustering'"),
     "text that is none": ("a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
-    "text and category": ("a,c\nu,x\nv,y\n", {"text": "a", "categories": "a"}, "text='a' is also in categories"),
     "word for a target": ("a,price\n1,10.5\n2,cheap\n3,12\n", REAL, "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
     "comma in a target": ('a,price\n1,10.5\n2,"9,5"\n', REAL, "line 3, column 'price': '9,5' is not a number; correct it or drop the row, or say decimal=','"),
-    "infinite target": ("a,price\n1,10.5\n2,-inf\n", REAL, "line 3, column 'price': '-inf' is not a finite number"),
     "missing target": ("a,price\n1,10.5\n2,\n", REAL, "line 3, column 'price': the target is missing; fill it in, or drop such rows with missing='drop'"),
-    "constant target": ("a,price\n1,7.5\n2,7.50\n3,7.5\n", REAL, "column 'price' is 7.5 in every row; there is nothing to predict"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),
 }  # fmt: skip
 
@@ -270,7 +266,6 @@ def test_several_files_are_one_table_and_errors_name_the_file(tmp_path, pieces):
 PACKED = gzip.compress(b"a,b\n1,x\n2,y\n" * 2000, mtime=0)
 WRONG_FILES = [
     (b"", "data.csv", "is empty"),
-    (b"", "data.npy", "is empty"),
     (PACKED, "data.csv", "holds NUL bytes: it is compressed"),
     (PACKED[:-20], "data.csv.gz", "is damaged or cut off"),
     (PACKED[:30] + b"garbage" + PACKED[30:], "data.csv.gz", "is damaged or cut off"),
@@ -283,7 +278,6 @@ WRONG_FILES = [
     (PACKED, "data.npy.gz", "is not a complete array"),
     (bytes(range(1, 256)), "data.csv", "is not a CSV file"),
     (lzma.compress(b"a,b\n" * 999)[:-9], "data.csv.xz", "is damaged or cut off"),
-    (bz2.compress(b"a,b\n" * 999)[:-9], "data.csv.bz2", "is damaged or cut off"),
     (pa.compress(b"a,b\n" * 999, "zstd", asbytes=True)[:-5], "data.csv.zst", "is damaged or cut off"),
     (None, "none.csv", "No such file"),
     (None, ".", "Is a directory"),
@@ -464,25 +458,6 @@ def test_svmlight_is_read_as_by_sklearn(tmp_path, pieces, zero_based):
     assert np.array_equal(read(packed).X.toarray(), made.X.toarray())
 
 
-@given(
-    st.lists(st.lists(st.tuples(st.integers(1, 50), shown), max_size=5), min_size=2, max_size=20), st.integers(8, 200)
-)
-@pytest.mark.filterwarnings("ignore:overflow encountered in reduce")
-def test_svmlight_numbers_come_back_to_the_bit(tmp_path_factory, rows, size):
-    rows = [sorted(dict(row).items()) for row in [*rows, [(1, "1")]]]
-    lines = [f"{'ab'[i % 2]} " + " ".join(f"{j}:{value}" for j, value in row) for i, row in enumerate(rows)]
-    path = write(tmp_path_factory.mktemp("t"), "\n".join(lines), "data.svmlight")
-    dense = np.zeros((len(rows), max(j for row in rows for j, _ in row)))
-    for i, row in enumerate(rows):
-        for j, value in row:
-            dense[i, j - 1] = float(value)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svmlight, "PIECE", size)
-        made = read(path)
-    assert np.array_equal(made.X.toarray(), dense)
-    assert made.decode(made.y) == ["ab"[i % 2] for i in range(len(rows))]
-
-
 def test_svmlight_with_all_its_liberties(tmp_path, pieces):
     content = "# a comment: 1:2\n\n+1 qid:3 1:1 2:2 # qid\n-1\t3:.5\r\n1.0 2:-1e-2\n-1\n  1 1:+3 10:0\n"
     made = read(write(tmp_path, "\ufeff" + content, "data.svm"))
@@ -641,6 +616,7 @@ BAD_NEW = {
     "unknown level": ("a,b,colour\n1,2,red\n1,2,mauve\n", "line 3, column 'colour': 'mauve' did not occur in training; known are 'green', 'red'"),
     "word": ("a,b,colour\n1,2,red\n1,two,red\n", "line 3, column 'b': 'two' is not a number, as it was in training"),
     "missing": ("a,b,colour\n1,2,red\n\n1,,red\n", "line 4, column 'b': the value is missing"),
+    "quote in an unused place": ('a,b,colour,note\n1,2,red,x\n3,4,red,"y\n5,6,red,z\n', "line 3: a quote is opened and not closed"),
 }  # fmt: skip
 
 
