@@ -605,8 +605,6 @@ class TextTable(Table):
         self.words = frozenset(j for j, column in enumerate(columns) if 2 * numbers[j] < len(column))
         padded = (any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns)
         self.zero_padded = frozenset(j for j, found in enumerate(padded) if found)
-        blank_before_quote = rf'(?m)(^|{re.escape(self.delimiter)}) +"'  # which Arrow takes for a part of the cell
-        self._arrow_reads = re.search(blank_before_quote, head) is None
 
     def _head(self, encoding: str | None) -> str:
         """The first lines, two at least, in the encoding that is given or recognised."""
@@ -661,8 +659,6 @@ class TextTable(Table):
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """The columns, unless something must be left to Python's reader: an ``ArrowInvalid``."""
-        if not self._arrow_reads:
-            raise pa.ArrowInvalid("a blank before a quote")
         names, end, pc = [str(j) for j in range(len(self.names))], "", pa.compute
         types = {names[j]: pa.float64() if j in numbers else pa.string() for j in (*positions, len(names) - 1)}
         read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(BLOCK, 64 * len(names)))
@@ -673,6 +669,9 @@ class TextTable(Table):
             gaps = all(column.null_count for column in batch.columns)
             if gaps and pc.any(reduce(pc.and_, map(pc.is_null, batch.columns))).as_py():
                 raise pa.ArrowInvalid("a line in which maybe nothing is written, which is no row")
+            words = (column for column in batch.columns if column.type == pa.string())
+            if any(pc.any(pc.match_substring_regex(column, '^ +"')).as_py() for column in words):
+                raise pa.ArrowInvalid("a blank before a quote, which Arrow takes for a part of the cell")
             yield [batch.column(names[j]) for j in positions]
             end = str(batch.column(names[-1])[-1]) if batch.num_rows else end
         if "\n" in end or "\r" in end:
@@ -685,7 +684,7 @@ class TextTable(Table):
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Line and cells of each record in which something is written; one of another width is an error."""
-        line, width, quote = self._skip + 1, len(self.names), "look for a quote that is not closed"
+        line, width = self._skip + 1, len(self.names)
         with self._text() as text:
             try:
                 for last, cells in _records(chain(islice(text, self._skip, None), [_END]), self.delimiter):
@@ -695,13 +694,13 @@ class TextTable(Table):
                         if cells[-1].endswith(_END):
                             raise csv.Error("a quote is opened and not closed")
                         if len(cells) != width:
-                            found = f"{len(cells)} column{'s' * (len(cells) != 1)} where the first line has {width}"
-                            more = f"; {quote}" if any("\n" in cell for cell in cells) else ""
-                            raise ValueError(f"{self.path}, line {line}: {found}{more}")
+                            found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+                            raise csv.Error(f"{found} where the first line has {width}")
                         yield line, cells
                     line = self._skip + last + 1
             except csv.Error as error:
-                raise ValueError(f"{self.path} is not a CSV file, line {line}: {error}; {quote}") from None
+                why = f"{error}; correct it, or look for a quote that is not closed"
+                raise ValueError(f"{self.path}, line {line}: {why}") from None
 
 
 def _records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
