@@ -23,7 +23,7 @@ from torchperc._checks import (
     tensor_view,
 )
 from torchperc.data.example_data import is_gate, load
-from torchperc.data.read import mapped_dense, mapped_sparse
+from torchperc.data.read import mapped
 from torchperc.data.table_files import TASKS
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class PreparedData:
         if len(index) * size <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
-        return mapped_sparse(chunks) if X.sparse else mapped_dense(chunks, (len(index), X.n_features), dtype)
+        return mapped(chunks, (len(index), X.n_features), X.sparse, dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:

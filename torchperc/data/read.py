@@ -7,7 +7,7 @@ import os
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -102,8 +102,7 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
             raise ParameterError(Option(name, value), f" needs columns, and {paths[0]} (svmlight) has none")
     if kind == "svmlight":
         return SvmlightFit([SvmlightFile(path, options.task == "regression") for path in paths], options, kept)
-    column = None if target is None else str(target)
-    table = open_table(paths, kind, options, () if column is None else (column,), column)
+    table = open_table(paths, kind, options, () if target is None else (str(target),))
     return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
 
 
@@ -155,7 +154,7 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
     if in_memory:
         X = as_samples(vstack([*encoded()], format="csr") if sparse else np.concatenate([*encoded()]))
     else:
-        X = mapped_sparse(encoded()) if sparse else mapped_dense(encoded(), (rows, width))
+        X = mapped(encoded(), (rows, width), sparse)
     return Dataset(
         X,
         torch.from_numpy(y),
@@ -271,40 +270,29 @@ class Batches:
 # --- larger than memory -------------------------------------------------------------------------------------------
 
 
-def mapped_dense(rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
-    """Write matrices, one below the other, of this shape together, to a temporary file, and map it."""
+def mapped(pieces: Iterable[Any], shape: tuple[int, int], sparse: bool, dtype: str = "float64") -> Any:
+    """Write matrices or CSR arrays, one below the other, to temporary files, and map them.
 
-    def write(folder: Path) -> Any:
-        with (folder / "X.npy").open("wb") as file:
-            header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for some in rows:
-                file.write(np.ascontiguousarray(some, dtype).data)
-        return np.load(folder / "X.npy", mmap_mode="r")
-
-    return _mapped(write)
-
-
-def mapped_sparse(pieces: Iterable[Any]) -> Any:
-    """Write CSR arrays to temporary files, to be read in parts."""
+    The files are removed along with the result, or by an error; a full disk is one line.
+    """
     from scipy.sparse import save_npz
 
     from torchperc.samples.mapped import CsrParts
 
-    def write(folder: Path) -> Any:
-        for number, piece in enumerate(pieces):
-            save_npz(folder / f"X-{number:05}.npz", piece, compressed=False)
-        return CsrParts(sorted(folder.iterdir()))
-
-    return _mapped(write)
-
-
-def _mapped(write: Callable[[Path], Any]) -> Any:
-    """What a function writes to a folder and maps; removed with it, or by an error; a full disk is one line."""
     folder = Path(tempfile.gettempdir())
     try:
         folder = hidden_folder("cache")
-        X = write(folder)
+        if sparse:
+            for number, piece in enumerate(pieces):
+                save_npz(folder / f"X-{number:05}.npz", piece, compressed=False)
+            X: Any = CsrParts(sorted(folder.iterdir()))
+        else:
+            with (folder / "X.npy").open("wb") as file:
+                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for piece in pieces:
+                    file.write(np.ascontiguousarray(piece, dtype).data)
+            X = np.load(folder / "X.npy", mmap_mode="r")
     except BaseException as error:
         if folder.name.startswith("."):
             remove(folder)

@@ -558,10 +558,12 @@ class JoinedTable(Table):
 
 
 def open_table(
-    paths: Sequence[Path], kind: str, options: ReadOptions, known: Sequence[str] = (),
-    target: str | None = None, labelled: bool = True,
-) -> Table:  # fmt: skip
-    """The table in one file or in several; a text with one of the ``known`` names in its first line has a header."""
+    paths: Sequence[Path], kind: str, options: ReadOptions, known: Sequence[str], labelled: bool = True
+) -> Table:
+    """The table in one file or in several.
+
+    A text with one of the ``known`` names in its first line has a header; an archive has the first of them as labels.
+    """
     tables: list[Table] = []
     for path in paths:
         if kind == "text":
@@ -571,7 +573,7 @@ def open_table(
         elif kind == "parquet":
             tables.append(parquet_table(path))
         else:
-            tables.append(array_table(path, kind == "npz", target if kind == "npz" else None, labelled))
+            tables.append(array_table(path, kind == "npz", known[0] if known and kind == "npz" else None, labelled))
     return tables[0] if len(tables) == 1 else JoinedTable(tables)
 
 
@@ -603,8 +605,8 @@ class TextTable(Table):
             self.notes += ("numbers have a decimal comma",)
         numbers = [sum(is_number(cell.replace(self.decimal, ".")) for cell in column) for column in columns]
         self.words = frozenset(j for j, column in enumerate(columns) if 2 * numbers[j] < len(column))
-        padded = (any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns)
-        self.zero_padded = frozenset(j for j, found in enumerate(padded) if found)
+        padded = [any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns]
+        self.zero_padded = frozenset(np.flatnonzero(padded).tolist())
 
     def _head(self, encoding: str | None) -> str:
         """The first lines, two at least, in the encoding that is given or recognised."""
