@@ -54,7 +54,7 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
 
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; a
-            list of files, which need the same columns in the same order; or a pandas ``DataFrame``.
+            list of files, which need the same columns in the same order (and header); or a pandas ``DataFrame``.
         target: the column of labels or targets, by name or by position from 1; the last one by default. Of an ``.npz``
             file, the name of that array.
         options: how to read it, see :class:`~torchperc.data.ReadOptions`.

@@ -185,7 +185,7 @@ def format_by_name(name: str) -> tuple[str | None, str | None]:
 
 
 def format_of(path: Path) -> str:
-    """Format of a file by its extension: text, parquet, svmlight, npy or npz; it can be opened and is not empty."""
+    """Format of a file by its extension, text by default; one that cannot be opened or is empty is an error."""
     kind = format_by_name(path.name)[0] or "text"
     if kind not in ("npy", "npz"):
         require_packages(f"reading {path}", "pyarrow")
@@ -583,8 +583,8 @@ def open_table(
 class TextTable(Table):
     """A delimited text file, with a header if one of the ``known`` names is in its first line.
 
-    Arrow opens and reads it: Python in its threads would abort a process that exits meanwhile. From where Arrow fails,
-    Python's reader names the line that is wrong, or reads it after all.
+    Arrow opens and reads it by itself: Python code in its threads would abort a process that exits meanwhile. Where Arrow
+    fails, Python's reader names the line that is wrong, or reads it after all.
     """
 
     def __init__(self, path: Path, options: ReadOptions, known: Sequence[str]) -> None:
@@ -645,7 +645,7 @@ class TextTable(Table):
             raise ParameterError(what, Option("encoding", "cp1252")) from None
 
     def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        """By Arrow as far as it can; from there as Python's reader splits the lines."""
+        """Columns read by Arrow, and by Python's reader from the first row that Arrow refuses."""
         done = 0
         try:
             for some in self._by_arrow(positions, numbers):
@@ -660,7 +660,7 @@ class TextTable(Table):
             yield [np.array([cells[j] for cells in records], object) for j in positions]
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
-        """The columns, unless something must be left to Python's reader: an ``ArrowInvalid``."""
+        """Columns as Arrow reads them; ``ArrowInvalid`` where Python's reader must take over."""
         names, end, pc = [str(j) for j in range(len(self.names))], "", pa.compute
         types = {names[j]: pa.float64() if j in numbers else pa.string() for j in (*positions, len(names) - 1)}
         read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(BLOCK, 64 * len(names)))
