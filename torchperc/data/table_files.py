@@ -583,7 +583,7 @@ def open_table(
 class TextTable(Table):
     """A delimited text file, with a header if one of the ``known`` names is in its first line.
 
-    Arrow opens and reads it by itself: Python code in its threads would abort a process that exits meanwhile. Where Arrow
+    Arrow opens and reads it by itself: Python code in its threads would abort a process that exits meanwhile. Where it
     fails, Python's reader names the line that is wrong, or reads it after all.
     """
 
