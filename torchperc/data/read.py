@@ -138,6 +138,7 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
 
     sparse = encoder.indices is not None or bool(encoder.text_columns)
     in_memory = kept.size <= kept.room and (sparse or 8 * rows * width <= kept.room)
+    matrix = np.empty((rows, width)) if in_memory and not sparse else None
     y = np.empty(rows, np.int64 if labels else np.float64)
     missing = [np.empty((0, 2), np.int64)]
 
@@ -145,14 +146,16 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
         first = 0
         batch: Any
         for batch in kept if in_memory else fit.batches():
-            made, found, y[first : first + batch.n_rows] = fit.encode(batch)
+            last = first + batch.n_rows
+            made, found, y[first:last] = fit.encode(batch, None if matrix is None else matrix[first:last])
             missing.append(found + np.array([first, 0]))
-            first += batch.n_rows
+            first = last
             if batch.n_rows:
                 yield as_samples(made) if sparse else made
 
     if in_memory:
-        X = as_samples(vstack([*encoded()], format="csr") if sparse else np.concatenate([*encoded()]))
+        pieces = [*encoded()]
+        X = as_samples(vstack(pieces, format="csr") if matrix is None else matrix)
     else:
         X = mapped(encoded(), (rows, width), sparse)
     return Dataset(

@@ -324,7 +324,10 @@ def as_numbers(array: Any) -> Array:
     """A numeric column as float64, NaN for nulls of Arrow, whose ``to_numpy`` would import pandas."""
     if isinstance(array, np.ndarray):
         return array.astype(np.float64)
-    batch = pa.RecordBatch.from_arrays([array.cast(pa.float64(), safe=False)], ["numbers"])
+    array = array.cast(pa.float64(), safe=False)
+    if not array.null_count:
+        return np.from_dlpack(array)
+    batch = pa.RecordBatch.from_arrays([array], ["numbers"])
     return batch.to_tensor(null_to_nan=True).to_numpy()[:, 0]  # type: ignore[no-any-return]
 
 
