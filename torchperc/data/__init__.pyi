@@ -10,7 +10,6 @@ from .example_data import noisy_blobs as noisy_blobs
 from .example_data import separable_blobs as separable_blobs
 from .example_data import separator as separator
 from .example_data import tagged_sentences as tagged_sentences
-from .file_formats import ReadOptions as ReadOptions
 from .prepared_data import PreparedData as PreparedData
 from .prepared_data import split as split
 from .read import Batch as Batch
@@ -26,3 +25,4 @@ from .scaling import make_scaler as make_scaler
 from .scaling import unscaled as unscaled
 from .table_encoder import Column as Column
 from .table_encoder import TableEncoder as TableEncoder
+from .table_files import ReadOptions as ReadOptions

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import lazy_loader
 
 from torchperc._checks import Option, ParameterError, check_int, check_number, require_packages
-from torchperc.data.file_formats import TASKS, ReadOptions, format_by_name, is_pattern
 from torchperc.data.read import is_frame, read
+from torchperc.data.table_files import TASKS, ReadOptions, format_by_name, is_pattern
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ import numpy as np
 
 from torchperc._checks import Data, Option, ParameterError, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.data.example_data import is_gate, load
-from torchperc.data.file_formats import TASKS
-from torchperc.data.read import mapped_dense, mapped_sparse
+from torchperc.data.read import mapped
+from torchperc.data.table_files import TASKS
 
 if TYPE_CHECKING:
     import torch
@@ -185,7 +185,7 @@ class PreparedData:
         if np.dtype(dtype).itemsize * len(index) * next(X.all_parts()).terms <= CHUNK:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
-        return mapped_sparse(chunks) if X.sparse else mapped_dense(chunks, (len(index), X.n_features), dtype)
+        return mapped(chunks, (len(index), X.n_features), X.sparse, dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:

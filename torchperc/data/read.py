@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,10 +18,9 @@ import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_choice
 from torchperc._files import remove
-from torchperc.data.file_formats import ReadOptions, Unchanged, find_files, format_of
 from torchperc.data.svmlight import SvmlightFile, SvmlightFit
 from torchperc.data.table_encoder import TableEncoder, TableFit, as_samples
-from torchperc.data.table_files import Words, frame_table, listed, open_table, shortest
+from torchperc.data.table_files import ReadOptions, Unchanged, find_files, format_of, frame_table, listed, open_table
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +31,10 @@ else:
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
-_OF_TEXT, _OF_TABLES = ("header", "delimiter", "decimal", "encoding"), ("missing", "na", "categories", "ignore", "text")
+_OF_TEXT, _OF_TABLES = (
+    ("header", "delimiter", "decimal", "encoding"),
+    ("missing", "na", "categories", "ignore", "text", "target"),
+)
 
 
 def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
@@ -53,7 +54,7 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
 
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; a
-            list of files, which need the same columns in the same order; or a pandas ``DataFrame``.
+            list of files, which need the same columns in the same order (and header); or a pandas ``DataFrame``.
         target: the column of labels or targets, by name or by position from 1; the last one by default. Of an ``.npz``
             file, the name of that array.
         options: how to read it, see :class:`~torchperc.data.ReadOptions`.
@@ -77,9 +78,8 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     """
     how = ReadOptions(**options)
     paths = () if is_frame(path) else find_files(path)
-    with Unchanged(*paths) as source:
-        made = _dataset(_fit(path, paths, target, how, kept := _Kept(how)), kept, how, source)
-        source.check()
+    with Unchanged(*paths):
+        made = _dataset(_fit(path, paths, target, how, kept := _Kept(how.stream)), kept)
     return made if how.positive is None else made.against_rest(how.positive)
 
 
@@ -92,42 +92,32 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
     """Read all rows once, and learn what their columns are."""
     if not paths:
         return TableFit(frame_table(source, "the data frame"), target, options, kept)
-    kinds, compressions = zip(*map(format_of, paths), strict=True)
-    kind = kinds[0]
-    for path, other in zip(paths, kinds, strict=True):
-        if other != kind:
-            raise ValueError(f"{path} is {other}, but {paths[0]} is {kind}; read one kind at a time")
-    given = {name: getattr(options, name) for name in (*_OF_TEXT, *_OF_TABLES)} | {"target": target}
-    for name, value in given.items():
+    kind, *others = dict.fromkeys(map(format_of, paths))
+    if others:
+        raise ValueError(f"{paths[0]} is {kind}, but another file is {others[0]}; read one kind of files at a time")
+    for name, value in (vars(options) | {"target": target}).items():
         if name in _OF_TEXT and kind != "text" and value is not None:
             raise ParameterError(Option(name, value), f" needs text files such as .csv, but {paths[0]} is none")
-        if name not in _OF_TEXT and kind == "svmlight" and value not in (None, (), "error"):
+        if name in _OF_TABLES and kind == "svmlight" and value not in (None, (), "error"):
             raise ParameterError(Option(name, value), f" needs columns, and {paths[0]} (svmlight) has none")
     if kind == "svmlight":
-        regression = options.task == "regression"
-        files = [SvmlightFile(*each, regression) for each in zip(paths, compressions, strict=True)]
-        return SvmlightFit(files, options, kept)
-    column = None if target is None else str(target)
-    table = open_table(paths, kind, compressions, options, () if column is None else (column,), column)
+        return SvmlightFit([SvmlightFile(path, options.task == "regression") for path in paths], options, kept)
+    table = open_table(paths, kind, options, () if target is None else (str(target),))
     return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
 
 
 class _Kept:
     """Batches of the first reading, as long as they fit into the memory that samples may take."""
 
-    def __init__(self, options: ReadOptions) -> None:
-        stream = options.stream
+    def __init__(self, stream: bool | None) -> None:
         self.room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-        self(None)
+        self.size, self._batches = 0, deque[Any]()
 
     def __call__(self, batch: Any) -> None:
         """Keep a batch; ``None`` forgets all."""
-        if batch is None:
-            self.size, self._batches = 0, deque[Any]()
-        else:
-            self.size += batch.nbytes
-            self._batches.append(batch)
-        if self.size > self.room:
+        self.size = 0 if batch is None else self.size + batch.nbytes
+        self._batches.append(batch)
+        if batch is None or self.size > self.room:
             self._batches.clear()
 
     def __iter__(self) -> Iterator[Any]:
@@ -135,26 +125,21 @@ class _Kept:
             yield self._batches.popleft()
 
 
-def _check_size(path: Path, width: int, labels: int) -> None:
-    """Refuse more features than memory holds names and weights for."""
-    size, free = width * (_NAME + 8 * labels), free_memory()
+def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
+    """One pass has fitted the encoder; a second one encodes unless the rows were kept."""
+    encoder, rows, width, labels = fit.encoder, fit.rows, fit.encoder.n_features, fit.encoder.labels
+    size, free = width * (_NAME + 8 * len(labels)), free_memory()
     if size > max(SHARE * free, _SMALL):
         room = f"names and weights take {size / 1e9:,.1f} GB where {free / 1e9:,.1f} GB are free"
-        raise ValueError(f"{path} has {width:,} features and {labels:,} labels, whose {room}; look for a wrong index")
-
-
-def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, source: Unchanged) -> Dataset:
-    """One pass has fitted the encoder; a second one encodes unless the rows were kept."""
-    encoder, rows = fit.encoder, fit.rows
-    width, sparse = encoder.n_features, encoder.indices is not None or bool(encoder.text_columns)
-    _check_size(fit.path, width, len(encoder.labels))
-    from scipy.sparse import csr_array, vstack
+        raise ValueError(f"{fit.path} has {width:,} features, whose {room}; look for a wrong index")
+    from scipy.sparse import vstack
 
     from torchperc.data.datasets import Dataset  # which needs torch; most files are refused before
 
+    sparse = encoder.indices is not None or bool(encoder.text_columns)
     in_memory = kept.size <= kept.room and (sparse or 8 * rows * width <= kept.room)
     matrix = np.empty((rows, width)) if in_memory and not sparse else None
-    y = np.empty(rows, np.int64 if encoder.labels else np.float64)
+    y = np.empty(rows, np.int64 if labels else np.float64)
     missing = [np.empty((0, 2), np.int64)]
 
     def encoded() -> Iterator[Any]:
@@ -162,30 +147,25 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept, options: ReadOptions, sou
         batch: Any
         for batch in kept if in_memory else fit.batches():
             last = first + batch.n_rows
-            source.check(last <= rows)
             made, found, y[first:last] = fit.encode(batch, None if matrix is None else matrix[first:last])
             missing.append(found + np.array([first, 0]))
             first = last
             if batch.n_rows:
                 yield as_samples(made) if sparse else made
-        source.check(first == rows)  # before what is written has a name
 
-    X: Any = matrix
-    if not in_memory:
-        X = mapped_sparse(encoded()) if sparse else mapped_dense(encoded(), (rows, width))
-    elif sparse:
-        X = as_samples(csr_array(vstack(list(encoded()), format="csr")))
+    if in_memory:
+        pieces = [*encoded()]
+        X = as_samples(vstack(pieces, format="csr") if matrix is None else matrix)
     else:
-        deque(encoded(), maxlen=0)
-        X = torch.from_numpy(matrix)
+        X = mapped(encoded(), (rows, width), sparse)
     return Dataset(
         X,
         torch.from_numpy(y),
-        encoder.labels,
+        labels,
         encoder.feature_names,
         name=fit.path.name,
         encoder=encoder,
-        missing_positions=torch.from_numpy(np.concatenate(missing)) if options.missing == "mean" else None,
+        missing_positions=torch.from_numpy(np.concatenate(missing)) if encoder.missing == "mean" else None,
         dropped=fit.dropped,
         target=encoder.target,
         inferred_task=fit.inferred_task,
@@ -245,20 +225,19 @@ class Batches:
     ) -> None:
         self.path, self.encoder = Path(path), encoder
         self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
-        trained, names = [column.name for column in encoder.columns], tuple[str, ...]()
+        trained, names, options = [column.name for column in encoder.columns], tuple[str, ...](), encoder.options
         with Unchanged(self.path) as self._source:
-            kind, compression = format_of(self.path)
+            kind = format_of(self.path)
             if (kind == "svmlight") != (encoder.indices is not None):
                 said = f"columns {listed(trained)}" if encoder.indices is None else "numbered features"
                 raise ValueError(f"{self.path} is {kind}, but training had {said}; give a file of the same kind")
             if kind == "svmlight":
-                self._file: Any = SvmlightFile(self.path, compression)
+                self._file: Any = SvmlightFile(self.path)
                 self.labelled = self._file.labelled
             else:
-                options, known = encoder.options, trained
                 if encoder.n_columns is not None:
-                    options, known = replace(options, header=bool(options.header)), []
-                self._file = open_table([self.path], kind, [compression], options, known, labelled=False)
+                    options, trained = replace(options, header=bool(options.header)), []
+                self._file = open_table([self.path], kind, options, trained, labelled=False)
                 self._positions, self._target = encoder.find_columns(self._file)
                 names, self.labelled = self._file.names, self._target is not None
         self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})
@@ -275,7 +254,7 @@ class Batches:
             for X, labels, kept in self._rows():
                 self._source.check()  # so that no row of a second version is handed on
                 if X.shape[0]:
-                    yield Batch(first, X, None if labels is None else _texts(labels), kept)
+                    yield Batch(first, X, None if labels is None else labels.texts(), kept)
                     first += X.shape[0]
 
     def _rows(self) -> Iterator[tuple[Any, Any, dict[str, list[str]]]]:
@@ -284,68 +263,48 @@ class Batches:
             for batch in self._file.batches():
                 yield self._file.known(batch, *self.encoder.indices), batch.labels, {}
             return
-        for batch in self._file.batches(self.encoder.wanted(self._positions, self._target), list(self._kept)):
+        labels = {} if self._target is None else {self._target: "words"}
+        for batch in self._file.batches(self.encoder.wanted(self._positions) | labels, list(self._kept)):
             X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
             kept = {name: batch.raw[j] for j, name in self._kept.items()}
             yield as_samples(X), batch.columns.get(self._target), kept
 
 
-def _texts(labels: Any) -> list[str]:
-    if isinstance(labels, Words):
-        return labels.texts()
-    return ["" if math.isnan(value) else shortest(value) for value in labels.tolist()]
-
-
 # --- larger than memory -------------------------------------------------------------------------------------------
 
 
-def mapped_dense(rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
-    """Write matrices, one below the other, of this shape together, to a temporary file, and map it."""
-    kind = np.dtype(dtype)
-    with _temporary_folder() as folder:
-        size, free = shape[0] * shape[1] * kind.itemsize, shutil.disk_usage(folder).free
-        if size > free:
-            raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
-        with (folder / "X.npy").open("wb") as file:
-            header = {"descr": kind.str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for some in rows:
-                file.write(np.ascontiguousarray(some, kind).data)
-        X = np.load(folder / "X.npy", mmap_mode="r")
-    weakref.finalize(X._mmap, _remove, folder, os.getpid())
-    return X
+def mapped(pieces: Iterable[Any], shape: tuple[int, int], sparse: bool, dtype: str = "float64") -> Any:
+    """Write matrices or CSR arrays, one below the other, to temporary files, and map them.
 
-
-def mapped_sparse(pieces: Iterable[Any]) -> Any:
-    """Write CSR arrays to temporary files, to be read in parts."""
+    The files are removed along with the result, or by an error; a full disk is one line.
+    """
     from scipy.sparse import save_npz
 
     from torchperc.samples.mapped import CsrParts
 
-    paths = list[Path]()
-    with _temporary_folder() as folder:
-        for piece in pieces:
-            paths.append(folder / f"X-{len(paths):05}.npz")
-            save_npz(paths[-1], piece, compressed=False)
-        X = CsrParts(paths)
-    weakref.finalize(X, _remove, folder, os.getpid())
-    return X
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A folder that an error removes; a full or forbidden disk is one line."""
     folder = Path(tempfile.gettempdir())
     try:
         folder = Path(tempfile.mkdtemp(prefix=".torchperc-cache-"))
-        yield folder
+        if sparse:
+            for number, piece in enumerate(pieces):
+                save_npz(folder / f"X-{number:05}.npz", piece, compressed=False)
+            X: Any = CsrParts(sorted(folder.iterdir()))
+        else:
+            with (folder / "X.npy").open("wb") as file:
+                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for piece in pieces:
+                    file.write(np.ascontiguousarray(piece, dtype).data)
+            X = np.load(folder / "X.npy", mmap_mode="r")
     except BaseException as error:
         if folder.name.startswith("."):
             remove(folder)
         if not isinstance(error, OSError):
             raise
         said = f"cannot write the converted table to {folder}: {error.strerror or error}; set TMPDIR to a larger folder"
-        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None
+        raise OSError(error.errno, said) from None
+    weakref.finalize(getattr(X, "_mmap", X), _remove, folder, os.getpid())
+    return X
 
 
 def _remove(folder: Path, process: int) -> None:

@@ -14,9 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from torchperc._checks import Option, ParameterError
-from torchperc.data.file_formats import ReadOptions, common_name, open_bytes
 from torchperc.data.table_encoder import Fit, TableEncoder
-from torchperc.data.table_files import Array, Words, as_matrix, is_absent, is_finite, pa, word
+from torchperc.data.table_files import (
+    Array,
+    ReadOptions,
+    Words,
+    as_numbers,
+    common_name,
+    is_absent,
+    is_finite,
+    open_bytes,
+    pa,
+    word,
+)
 
 PIECE = 2**24  # bytes of text that are read together
 _MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
@@ -46,8 +56,7 @@ class SparseBatch(NamedTuple):
         """The rows as a CSR array; ``first`` is the number of the first feature."""
         from scipy.sparse import csr_array
 
-        starts = self.starts.astype(np.int32) if self.starts[-1] <= _MOST else self.starts
-        return csr_array((self.values, self.columns - np.int32(first), starts), shape=(self.n_rows, width))
+        return csr_array((self.values, self.columns - np.int32(first), self.starts), shape=(self.n_rows, width))
 
 
 class SvmlightFile:
@@ -57,46 +66,90 @@ class SvmlightFile:
     from ``#`` to the end of the line. A label is any word without a comma or colon; if it is ``real``, a finite number.
     """
 
-    def __init__(self, path: Path, compression: str | None, real: bool = False) -> None:
-        self.path, self._compression, self.real = path, compression, real
-        with open_bytes(path, compression) as file:
+    def __init__(self, path: Path, real: bool = False) -> None:
+        self.path, self.real = path, real
+        with open_bytes(path) as file:
             lines = file.read(2**16).removeprefix(b"\xef\xbb\xbf").splitlines()
         first = next((tokens for line in lines if (tokens := line.split(b"#")[0].split())), [b""])
         self.labelled = b":" not in first[0]
 
     def batches(self) -> Iterator[SparseBatch]:
-        """The rows, some at a time."""
-        rest, line, last = b"", 1, False
-        with open_bytes(self.path, self._compression) as file:
-            while not last:
+        """The rows, some at a time; the first line that is wrong is an error that names it."""
+        with open_bytes(self.path) as file:
+            new, rest, line = b"first", file.read(3).removeprefix(b"\xef\xbb\xbf"), 1
+            while new:
                 new = file.read(PIECE)
-                last, data = not new, rest + new
-                end = len(data) if last else data.rfind(b"\n") + 1
-                if end:
-                    begin = 3 if line == 1 and data.startswith(b"\xef\xbb\xbf") else 0
-                    yield self._parsed(data[begin:end], line)
-                    line += data.count(b"\n", 0, end)
-                rest = data[end:]
+                data = rest + new
+                end = data.rfind(b"\n") + 1 if new else len(data)
+                text, rest = re.sub(rb"#[^\n]*", b"", data[:end]), data[end:]
+                try:
+                    batch = self._parsed(text)
+                except ValueError:
+                    self._check_lines(text, line)
+                    raise
+                yield batch._replace(lines=batch.lines + line)
+                line += text.count(b"\n")
 
-    def _parsed(self, data: bytes, line: int) -> SparseBatch:
-        data = re.sub(rb"#[^\n]*", b"", data) if b"#" in data else data
-        batch = _by_arrow(data, self.labelled)
-        if batch is None or not np.isfinite(batch.values).all():
-            number = line - 1
-            try:
-                for number, text in enumerate(data.split(b"\n"), line):  # noqa: B007 - the last of them is named
-                    _check_line(text, self.labelled)
-                raise ValueError(_FORM)
-            except ValueError as error:
-                raise ValueError(f"{self.path}, line {number}: {error}") from None
-        batch = batch._replace(lines=batch.lines + line)
-        if self.real and batch.labels is not None:
-            finite = batch.labels.look_up([*map(is_finite, batch.labels.levels)], True)
-            for row in np.flatnonzero(~finite)[:1]:
-                what = f"the target {batch.labels.texts()[row]!r} is not a finite number; correct it, or learn classes "
-                at = f"{self.path}, line {batch.lines[row]}: "
-                raise ParameterError(f"{at}{what}with ", Option("task", "classification"))
-        return batch
+    def _parsed(self, data: bytes) -> SparseBatch:
+        """The rows of some text, lines from 0; any ``ValueError`` if something is not as it should be.
+
+        What is behind the labels is read as a table of index and value, with a row of nulls where each line begins.
+        """
+        lines: Sequence[bytes] = data.split(b"\n")
+        if self.labelled:
+            tokens, lines = zip(*((*text.split(None, 1), b"", b"")[:2] for text in lines), strict=True)
+        text = b"\n".join([b":", b"\n:\n".join(lines)])
+        text = re.sub(rb"(?m)^:\nqid:\S*", b":", text) if b":\nqid:" in text else text
+        types = {"index": pa.int32(), "value": pa.float64()}
+        table = pa.csv.read_csv(
+            pa.BufferReader(text.translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
+            pa.csv.ReadOptions(column_names=list(types)),
+            pa.csv.ParseOptions(delimiter=":", quote_char=False),
+            pa.csv.ConvertOptions(column_types=types, null_values=[""]),
+        )
+        columns, values = (as_numbers(table[name].combine_chunks()) for name in types)
+        entry = ~np.isnan(columns)
+        begins = np.flatnonzero(~entry)
+        starts = np.append(begins - np.arange(len(begins)), np.count_nonzero(entry))
+        there = np.array([token != b"" for token in tokens]) if self.labelled else np.diff(starts) > 0
+        columns, values = columns[entry].astype(np.int32), values[entry]
+        rises = np.diff(columns, prepend=-1) > 0
+        rises[starts[:-1][starts[:-1] < len(rises)]] = True
+        fine = len(begins) == len(lines) == table["value"].null_count and rises.all() and np.isfinite(values).all()
+        if not fine or np.diff(starts)[~there].any() or columns.min(initial=0) < 0 or columns.max(initial=0) > _MOST:
+            raise ValueError(_FORM)
+        rows = np.flatnonzero(there)
+        distinct, codes = np.unique(np.array(tokens)[rows] if self.labelled else [], return_inverse=True)
+        labels = Words(codes, tuple(map(self._label, distinct.tolist()))) if self.labelled else None
+        return SparseBatch(rows, labels, np.append(starts[rows], starts[-1]).astype(np.int32), columns, values)
+
+    def _label(self, token: bytes) -> str:
+        """A label as a word."""
+        text = token.decode(errors="replace")
+        if is_absent(text) or any(sign in text for sign in ":,\ufffd"):
+            raise ValueError(f"{text!r} is no label, which is one word in UTF-8 without a comma or colon; {_FORM}")
+        if self.real and not is_finite(text):
+            what = f"the target {text!r} is not a finite number; correct it, or learn classes with "
+            raise ParameterError(what, Option("task", "classification"))
+        return word(text)
+
+    def _check_lines(self, data: bytes, line: int) -> None:
+        """Raise an error that names the first line of some text that is wrong, and what is."""
+        for number, text in enumerate(data.split(b"\n"), line):
+            tokens, previous = text.decode(errors="replace").split(), -1
+            if self.labelled and tokens:
+                try:
+                    self._label(text.split()[0])
+                except ValueError as error:
+                    raise ParameterError(f"{self.path}, line {number}: ", *error.args) from None
+                tokens = tokens[2:] if tokens[1:] and tokens[1].startswith("qid:") else tokens[1:]
+            for token in tokens:
+                index, _, value = token.partition(":")
+                if not (index.isascii() and index.isdigit() and previous < int(index) <= _MOST and is_finite(value)):
+                    what = f"{token!r}{f' behind index {previous}' * (previous >= 0)} is not index:value"
+                    why = "with a larger index and a finite number"
+                    raise ValueError(f"{self.path}, line {number}: {what} {why}; {_FORM}")
+                previous = int(index)
 
     def known(self, batch: SparseBatch, first: int, width: int) -> Any:
         """Some rows as a CSR array; an index that training did not have is an error that names the line."""
@@ -115,8 +168,7 @@ class SvmlightFit(Fit):
         labels, lowest, highest = dict[str, None](), 1, 0
         for file in files:
             if not file.labelled:
-                why = "has no labels: its lines begin with index:value; a line is: label index:value …"
-                raise ValueError(f"{file.path} {why}")
+                raise ValueError(f"{file.path} has no labels: its lines begin with index:value; {_FORM}")
         for batch in self.batches():
             assert batch.labels is not None
             labels.update(dict.fromkeys(batch.labels.levels))
@@ -138,70 +190,3 @@ class SvmlightFit(Fit):
         """Features of some rows, no missing positions, and targets."""
         assert self.encoder.indices is not None
         return batch.csr(*self.encoder.indices), np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)
-
-
-def _by_arrow(data: bytes, labelled: bool) -> SparseBatch | None:
-    """The rows of some text, lines from 0; ``None`` if anything is not as it should be.
-
-    What is behind the labels is read as a table of index and value, with a row of nulls where each line begins.
-    """
-    import pyarrow.csv as arrow
-
-    tokens, lines = list[bytes](), data.split(b"\n")
-    if labelled:
-        cut = [text.split(None, 1) or [b""] for text in lines]
-        tokens, lines = [each[0] for each in cut], [each[1] if len(each) > 1 else b"" for each in cut]
-    text = b"\n".join([b":", b"\n:\n".join(lines)])
-    text = re.sub(rb":\+(?=[\d.])", b":", text) if b":+" in text else text
-    text = re.sub(rb"(?m)^:\nqid:\S*", b":", text) if b":\nqid:" in text else text
-    types = {"index": pa.int32(), "value": pa.float64()}
-    try:
-        words = {token: _label(token) for token in dict.fromkeys(tokens) if token}
-        table = arrow.read_csv(
-            pa.BufferReader(text.translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
-            arrow.ReadOptions(column_names=list(types)),
-            arrow.ParseOptions(delimiter=":", quote_char=False),
-            arrow.ConvertOptions(column_types=types, null_values=[""]),
-        )
-    except ValueError:  # of a label, or Arrow's
-        return None
-    columns, values = (np.concatenate([as_matrix([chunk])[:, 0] for chunk in table[name].chunks]) for name in types)
-    entry = ~np.isnan(columns)
-    begins = np.flatnonzero(~entry)
-    starts = np.append(begins - np.arange(len(begins)), np.count_nonzero(entry))
-    there = np.array([token != b"" for token in tokens]) if labelled else np.diff(starts) > 0
-    null = sum(chunk.null_count for chunk in table["value"].chunks)
-    columns, values = columns[entry].astype(np.int32), values[entry]
-    rises = np.diff(columns, prepend=-1) > 0
-    rises[starts[:-1][starts[:-1] < len(rises)]] = True
-    fine = len(begins) == len(lines) == null and rises.all() and not np.diff(starts)[~there].any()
-    if not fine or columns.min(initial=0) < 0 or columns.max(initial=0) > _MOST:
-        return None
-    rows = np.flatnonzero(there)
-    numbering = {label: number for number, label in enumerate(dict.fromkeys(words.values()))}
-    codes = {token: numbering[label] for token, label in words.items()}
-    labels = Words(np.array([codes[token] for token in tokens if token], np.int64), tuple(numbering))
-    return SparseBatch(rows, labels if labelled else None, np.append(starts[rows], starts[-1]), columns, values)
-
-
-def _label(token: bytes) -> str:
-    """A label as a word."""
-    text = token.decode(errors="replace")
-    if is_absent(text) or any(sign in text for sign in ":,\ufffd"):
-        raise ValueError(f"{text!r} is no label, which is one word in UTF-8 without a comma or colon; {_FORM}")
-    return word(text)
-
-
-def _check_line(line: bytes, labelled: bool) -> None:
-    """Raise an error that names what is wrong in a line, if anything is."""
-    tokens, previous = line.split(), -1
-    if labelled and tokens:
-        _label(tokens.pop(0))
-        tokens = tokens[1:] if tokens and tokens[0].startswith(b"qid:") else tokens
-    for token in tokens:
-        text = token.decode(errors="replace")
-        index, _, value = text.partition(":")
-        if not (index.isascii() and index.isdigit() and previous < int(index) <= _MOST and is_finite(value)):
-            after = f" behind index {previous}" * (previous >= 0)
-            raise ValueError(f"{text!r}{after} is not index:value with a larger index and a finite number; {_FORM}")
-        previous = int(index)

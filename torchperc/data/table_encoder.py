@@ -18,11 +18,11 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Data, Option, ParameterError
-from torchperc.data.file_formats import TASKS as TASKS
-from torchperc.data.file_formats import ReadOptions
+from torchperc.data.table_files import TASKS as TASKS
 from torchperc.data.table_files import (
     Array,
     Cells,
+    ReadOptions,
     Table,
     TableBatch,
     Words,
@@ -544,8 +544,8 @@ class TableFit(Fit):
         counts = Counter(names[j] for j in used)
         for j in used:
             if not names[j] or counts[names[j]] > 1:
-                what = f"{path}: column {j + 1} has no name of its own, but {names[j]!r}; rename it, or ignore it with "
-                raise ParameterError(what, Option("ignore", j + 1))
+                found = f"has the name {names[j]!r} of another" if names[j] else "has no name, like an index of pandas"
+                raise ParameterError(f"{path}: column {j + 1} {found}; rename or ignore it: ", Option("ignore", j + 1))
 
     def _position(self, name: str, option: str) -> int:
         """Where a column is, from 0, by its name or its position from 1."""

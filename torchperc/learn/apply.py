@@ -17,9 +17,9 @@ import numpy as np
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, require_packages
 from torchperc._files import atomic_path
-from torchperc.data.file_formats import find_files
 from torchperc.data.read import Batches
 from torchperc.data.table_encoder import Column, TableEncoder, is_finite
+from torchperc.data.table_files import find_files
 from torchperc.model.model_file import model_file
 
 if TYPE_CHECKING:
