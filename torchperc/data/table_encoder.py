@@ -671,7 +671,8 @@ class TableFit(Fit):
         if _COMMA.fullmatch(at[1]):
             return ParameterError(what, "; if that is a decimal comma, say ", Option("decimal", ","))
         if seen.option is None and seen.others <= _TYPOS * (seen.numbers + seen.others):
-            remedy = ()
+            dropped = (" and ", _DROP) if self.options.missing == "error" else ()
+            remedy = ", or count it as missing with ", Option("na", at[1]), *dropped
         return ParameterError(what, "; correct it or drop the row", *remedy)
 
     def _notes(self) -> Iterator[str]:
@@ -709,9 +710,12 @@ def _as_one(problems: Sequence[ParameterError]) -> ParameterError:
         return problems[0]
     settled = dict[str, Any]()
     for problem in problems:
-        several = problem.name in ("ignore", "categories")
-        if several or problem.name in ("missing", "decimal", "task"):
-            settled[problem.name] = [*settled.get(problem.name, ()), problem.value] if several else problem.value
+        name, value = next((part for part in problem.args if isinstance(part, Option)), Option("", None))
+        several = name in ("ignore", "categories", "na")
+        if several or name in ("missing", "decimal", "task"):
+            settled[name] = [*settled.get(name, ()), value] if several else value
+    if "na" in settled:
+        settled.setdefault("missing", "drop")
     said = f"{len(problems)} problems: {'; '.join(problem.args[0] for problem in problems)}; correct them"
     remedy = (part for option in settled.items() for part in (" ", Option(*option)))
     return ParameterError(said, ", or use" * bool(settled), *remedy)

@@ -15,6 +15,7 @@ import lzma
 import math
 import re
 import shutil
+import tempfile
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from torchperc._checks import Option, ParameterError, check_bool, check_choice, first_line, require_packages
-from torchperc._files import hidden_folder, remove
+from torchperc._files import remove
 
 
 class _Arrow:
@@ -623,7 +624,7 @@ class TextTable(Table):
         encoding = codecs.lookup(encoding or "utf-8").name
         self._encoding, self._source = "utf-8-sig" if encoding == "utf-8" else encoding, str(self.path)
         if encoding != "utf-8" or self.path.suffix.lower() == ".xz":  # a copy that Arrow can decode by itself
-            folder = hidden_folder("copy")
+            folder = Path(tempfile.mkdtemp(prefix=".torchperc-copy-"))
             weakref.finalize(self, remove, folder)
             self._source = str(folder / "copy.csv")
             with self._text() as text, open(self._source, "w", encoding="utf-8", newline="") as copy:
