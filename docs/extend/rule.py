@@ -17,7 +17,7 @@ def passive_aggressive(X, y, epochs=5, largest=float("inf")):
     for step in range(epochs * len(y)):
         i = step % len(y)
         label = int(y[i])
-        missing = 1 - label * float(samples.score(i, *weights))
+        missing = 1 - label * float(samples.take(torch.tensor([i])).scores(*weights))
         if missing > 0:
             _, x = samples.row(i)  # columns and values; all columns of a dense sample
             size = min(largest, missing / float(x @ x + 1))

@@ -228,7 +228,7 @@ def test_a_clean_epoch_of_batches_is_separated(tmp_path):
         ({"select": "pocket"}, "select='pocket'"),
         ({"select": "voted"}, "select='voted'"),
         ({"prove": True}, "prove=True"),
-        ({"order": "shuffled"}, "an order other than 'given'"),
+        ({"order": "shuffled"}, "order='shuffled'"),
         ({"bias_step": "radius"}, "bias_step='radius'"),
     ],
 )

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
@@ -207,4 +208,21 @@ def test_a_diverging_run_is_pictured_and_ends_by_itself(tmp_path, lr):
 def test_the_run_s_head_is_the_picture_s(tmp_path, monkeypatch):
     lit = LitClassifier(tp.Perceptron(2), tp.LMSHead("0/1"), lr=0.1)
     [(*_, more)], _ = draw_with(monkeypatch, tmp_path / "run", TabularDataModule("AND"), lit=lit)
-    assert more.grid.head == tp.LMSHead("0/1")
+    assert more.grid.known.head == tp.LMSHead("0/1")
+
+
+def test_checkpoints_are_named_as_without_the_board(tmp_path):
+    X = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X[:, 0].sign().long()), batch_size=16)
+    names = []
+    for callbacks in ([], [Board()]):
+        folder = tmp_path / str(len(callbacks))
+        saved = [pl.callbacks.ModelCheckpoint(folder / "steps", every_n_train_steps=2, save_top_k=-1)]
+        saved.append(pl.callbacks.ModelCheckpoint(folder / "epochs", save_top_k=-1))
+        trainer = pl.Trainer(
+            max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=saved + callbacks
+        )
+        trainer.fit(logistic(tp.Perceptron(2)), loader, loader)
+        names.append(sorted(str(path.relative_to(folder)) for path in folder.rglob("*.ckpt")))
+    assert names[0] == names[1]
+    assert len(names[0]) == 4 + 2

@@ -199,8 +199,6 @@ class LitRule(LitModel):
         saved = self.take_saved("stream")
         try:
             self.rule.check_stream()
-            if self.trainer_options["prove"]:
-                raise ValueError("prove=True would have to keep all samples")
         except ValueError as error:
             raise ValueError(
                 f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"

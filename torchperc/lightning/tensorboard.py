@@ -58,6 +58,10 @@ class Board(pl.Callback):
         if self.picture_every and _boards(trainer):
             require_packages("Board(picture_every > 0)", "matplotlib")
 
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log the epoch as the x-axis."""
+        _log_step(pl_module, trainer.current_epoch + 1, logger=True)
+
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
     ) -> None:
@@ -68,20 +72,29 @@ class Board(pl.Callback):
             self._batches.append((X, labels))
             self._room -= len(labels)
 
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *batch: Any) -> None:
+        """Tell callbacks the steps made, which are in the names of checkpoints."""
+        pl_module.log("step", float(trainer.global_step), on_step=True, on_epoch=False, logger=False)
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Log the x-axis, after the first epoch the charts of what is logged, and pictures."""
+        """Log, after the first epoch, the charts of what is logged, and pictures."""
         epoch, self._room = trainer.current_epoch + 1, 0
-        _on_axis(pl_module, epoch)
+        _log_step(pl_module, trainer.global_step, logger=False)
         for board in [] if self._laid_out else _boards(trainer):
             board.experiment.add_custom_scalars(charts_of(trainer.callback_metrics))
         self._laid_out = True
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The x-axis of validation while training."""
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log the x-axis of validation while training."""
         if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
-            _on_axis(pl_module, trainer.current_epoch + 1)
+            _log_step(pl_module, trainer.current_epoch + 1, logger=True)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Tell callbacks the steps made."""
+        if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
+            _log_step(pl_module, trainer.global_step, logger=False)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the last picture."""
@@ -119,9 +132,9 @@ def charts_of(logged: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {title: charts for title, charts in found.items() if charts}
 
 
-def _on_axis(module: pl.LightningModule, epoch: int) -> None:
-    """Lightning's loggers take a metric of the name "step" as the x-axis of the others."""
-    module.log("step", float(epoch), on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
+def _log_step(module: pl.LightningModule, value: int, logger: bool) -> None:
+    """Log the metric "step": loggers take it as the x-axis, callbacks for the steps made; the last one counts."""
+    module.log("step", float(value), on_step=False, on_epoch=True, batch_size=1, sync_dist=True, logger=logger)
 
 
 def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:
