@@ -214,7 +214,7 @@ def check_sample_weight(weights: Data, count: int, *, name: str = "sample_weight
     wrong = ~torch.isfinite(values) | (values < 0)
     if wrong.any():  # for which the host waits once; it need not look for the places
         bad = values[wrong][0].item()
-        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
+        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 ignores the sample")
     if not all_zero and not values.any():
         raise ValueError(f"{name} is 0 everywhere; at least one sample must count")
     return values
@@ -251,7 +251,7 @@ def check_shape(shape: tuple[int, ...], width: int | None = None, name: str = "X
     if 0 in shape:
         raise ValueError(f"{name} is empty, found shape {shape}; give at least one sample with one feature")
     if width is not None and shape[1] != width:
-        raise ValueError(f"{name} has {shape[1]} features but {width} are needed, as the net or training data has")
+        raise ValueError(f"{name} has {shape[1]} features but {width} are needed, as in the net or training data")
 
 
 def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
@@ -269,7 +269,7 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
     if len(X.shape) != 2:
         check_shape(tuple(X.shape), name=name)
     if isinstance(X, torch.Tensor) and X.is_meta:
-        raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
+        raise TypeError(f"{name} is on the meta device, which has no data; move it to the CPU first")
     try:
         if isinstance(X, torch.Tensor):
             shape, values = tuple(X.shape), X.detach().cpu()
@@ -322,7 +322,7 @@ def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def find_non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Name the first of some tensors that holds NaN or an infinity; ``None`` if all are finite."""
+    """Return the name of the first tensor with NaN or infinity, ``None`` if all are finite."""
     for name, tensor in tensors:
         values = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
         bad = ~torch.isfinite(values)

@@ -30,7 +30,7 @@ def checksum(*content: bytes | memoryview, size: int = 16) -> str:
 
 
 def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -> None:
-    """Write a file so that its name always holds the old content or the new, also after a loss of power.
+    """Write a file atomically: a crash or power loss leaves the old content or the new.
 
     ``make_folder`` creates the folder if there is none.
 
@@ -81,7 +81,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
-    """Move files and folders inside a folder away: back if the block fails, deleted when it succeeds.
+    """Move files and folders aside: restored if the block fails, deleted if it succeeds.
 
     Example:
         >>> import tempfile

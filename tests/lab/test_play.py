@@ -333,7 +333,7 @@ def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(cl
     bracket = tp.theory.bracket((state.weight, state.bias), X, log.y, t=len(log))
     assert answer["brackets"][-1][1] <= bracket.upper * (1 + 1e-12)
     assert answer["brackets"][-1][0] >= bracket.lower * (1 - 1e-12) - 1e-12
-    with pytest.raises(ValueError, match="it shows a run with more features in two of them"):
+    with pytest.raises(ValueError, match="it is a two-feature view of a run with more features"):
         tp.MistakeLog.from_json(json.dumps(answer["json"]))
 
 

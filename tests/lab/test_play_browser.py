@@ -719,7 +719,7 @@ def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     reads(page, {"[data-test=mistakes]": str(result.mistakes), "[data-test=bound]": bound})
     shows(page, {"[data-test=verdict]": "out of epochs"})
     enter(page, "#maxEpochs", "10001")
-    shows(page, {"#notice": "10001 is more than the page runs, 10000"})
+    shows(page, {"#notice": "10001 is above the limit of 10000"})
     enter(page, "#maxEpochs", "100")
     shows(page, {"[data-test=recorded]": 0, "[data-test=mistakes]": "11"})
     click(page, "undo", then={"[data-test=recorded]": 1})

@@ -211,6 +211,9 @@ def test_the_run_s_head_is_the_picture_s(tmp_path, monkeypatch):
     assert more.grid.known.head == tp.LMSHead("0/1")
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.*LeafSpec.*", "ignore:The number of training batches", "ignore:The '.*_dataloader' does not"
+)
 def test_checkpoints_are_named_as_without_the_board(tmp_path):
     X = torch.randn(64, 2, generator=torch.Generator().manual_seed(0))
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, X[:, 0].sign().long()), batch_size=16)
@@ -219,9 +222,8 @@ def test_checkpoints_are_named_as_without_the_board(tmp_path):
         folder = tmp_path / str(len(callbacks))
         saved = [pl.callbacks.ModelCheckpoint(folder / "steps", every_n_train_steps=2, save_top_k=-1)]
         saved.append(pl.callbacks.ModelCheckpoint(folder / "epochs", save_top_k=-1))
-        trainer = pl.Trainer(
-            max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, callbacks=saved + callbacks
-        )
+        quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        trainer = pl.Trainer(max_epochs=2, accelerator="cpu", callbacks=saved + callbacks, **quiet)
         trainer.fit(logistic(tp.Perceptron(2)), loader, loader)
         names.append(sorted(str(path.relative_to(folder)) for path in folder.rglob("*.ckpt")))
     assert names[0] == names[1]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CONFIGURED_HELP = """\
 usage: torchperc {command} --config FILE [options]
 
-{what}, as Lightning's own command line does; options overrule the config, later configs earlier ones.
+{what}, as Lightning's own command line does; options override the config, later configs earlier ones.
 
 options:
   --config FILE              YAML with model, data and trainer; may be given several times
@@ -261,7 +261,7 @@ def separable(
     Args:
         data: CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz; or AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …
         no_bias: hyperplanes through the origin only
-        time_limit: give up after so many seconds (default: never)
+        time_limit: seconds before giving up (default: no limit)
         out: write the proof to a JSON file
         verify: check the proof in this file instead
     """
@@ -339,7 +339,7 @@ def play(
         data: begin with these points: a file; or AND, XOR, iris, …; two features, up to four classes
         log: replay a recorded run: a log that MistakeLog.save wrote (.npz, with --data for its data) or JSON
         features: the two features to be shown, by name or position from 1, where there are more
-        samples: draw so many samples at random
+        samples: number to draw at random
     """
     from torchperc.lab.play.page import Play, content
 

@@ -40,7 +40,7 @@ _SIGNALS = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, a
 
 
 class UsageError(ValueError):
-    """Words that are no command."""
+    """An unknown command."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -116,7 +116,7 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
 
 
 def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Two half circles that reach into each other: no line separates them, a small net does.
+    """Two interleaving half circles: no line separates them, but a small net does.
 
     For t from 0 to π, (cos t, sin t) is −1 and (1 − cos t, ½ − sin t) is +1, each with Gaussian noise of the standard
     deviation ``noise``.

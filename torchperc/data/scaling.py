@@ -44,7 +44,7 @@ class Scaler:
     kind: ClassVar[str]
 
     def fit(self: _S, X: Data, rows: Tensor | None = None) -> _S:
-        """A new scaler of this kind with the statistics of ``X``; this one stays as it is.
+        """Return a new scaler of this kind fitted on ``X``; this one is not changed.
 
         Args:
             X: the training samples (N, d). Dense or sparse; a ``numpy.memmap`` and

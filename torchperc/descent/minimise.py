@@ -93,7 +93,7 @@ class Objective:
         return len(self.y)
 
     def rounded(self, weights: Array) -> Array:
-        """Return the nearest weights that the net can hold."""
+        """Return the weights rounded to the net's dtype."""
         return np.asarray(torch.from_numpy(weights).to(self.net.weight.dtype).double())
 
     def at(self, weights: Array) -> Point:
@@ -140,7 +140,7 @@ class Objective:
             yield rows, part
 
     def separates(self, point: Point) -> bool:
-        """Return whether every sample is right by more than rounding, so that larger weights are always better."""
+        """Return whether every sample is right beyond rounding, so that scaling up lowers the loss."""
         if self.l2 > 0 or self.squared:
             return False
         scores = point.scores if self.units > 1 else point.scores[:, 0]
@@ -186,7 +186,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where :func:`torchperc.minimise` ended, in figures of the weights that it left in the net.
+    """Result of :func:`torchperc.minimise`, for the weights as written into the net.
 
     Args:
         loss: the mean loss plus ½·l2·‖w‖².
@@ -222,7 +222,7 @@ def minimise(
     max_iter: int = 100,
     sample_weight: Data | None = None,
 ) -> Optimum:
-    """Take a linear net to the minimum of its head's loss, in place: mean loss + ½·l2·‖w‖², the bias not penalised.
+    """Minimise mean loss + ½·l2·‖w‖² of a linear net in place; the bias is not penalised.
 
     A squared loss is solved directly; if features depend on each other, by the solution nearest to the net's weights.
     A logistic loss is minimised by Newton's method until its relative gap is at most ``tol``, from the net's weights
@@ -259,7 +259,7 @@ def minimise(
     max_iter = check_int("max_iter", max_iter, at_least=1)
     if not isinstance(head, SquaredHead | LogisticHead):
         what = f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}"
-        raise TypeError(f"{what}; for the perceptron's use RuleTrainer")
+        raise TypeError(f"{what}; for the perceptron use RuleTrainer")
     problem = _problem(net, head, X, y, l2, sample_weight)
     with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not finite are found in the first gradient
         weights, found = _solve(problem, net_weights(net), tol, max_iter)

@@ -38,7 +38,7 @@ Weights: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class LabResult:
-    """What became of every member of a run: S seeds, h hidden units, T recorded steps."""
+    """Outcome of every member of a run: S seeds, h hidden units, T recorded steps."""
 
     seeds: tuple[int, ...]
     hidden: int
@@ -75,7 +75,7 @@ class LabResult:
         return wilson(self.counts["solved"], len(self.seeds))
 
     def net(self, k: int) -> MLP:
-        """Member ``k`` (by position, not by seed) as a net of its own, with the weights it has at the end."""
+        """Member ``k`` (by position, not by seed) as a net, with its final weights."""
         if not -len(self.seeds) <= k < len(self.seeds):
             raise IndexError(f"k={k} is not a member; there are {len(self.seeds)}, counted from 0")
         net = _fresh(self.seeds[k], self.hidden, self.activation, self.loss.dtype)
@@ -252,7 +252,7 @@ def _stack(nets: Sequence[MLP], device: torch.device | str | None = None) -> Wei
 
 
 def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, chance: float) -> str:
-    """Name how a member ended. The first that holds:
+    """Return how a member ended, by the first match:
 
     - ``"diverged"``: the loss, the gradient or a weight is not finite.
     - ``"solved"``: all four rows are classified correctly.
@@ -283,7 +283,7 @@ def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, ch
 
 
 def classify(nets: Sequence[MLP], head: Head = _LOGISTIC, *, inputs: str = "0/1") -> tuple[str, ...]:
-    """Name how nets of one shape stand on XOR, by :func:`kind_of`.
+    """Return how nets of one shape do on XOR, by :func:`kind_of`.
 
     Args:
         nets: with two inputs, one hidden layer, one score and an activation known by name; all alike.

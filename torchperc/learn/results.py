@@ -111,7 +111,7 @@ def score(module: TrainedModule, data: PreparedData, which: int) -> Tally | Fit:
 
 
 def loss(score: Tally | Fit) -> float:
-    """What the best candidate has least of: the error, or the RMSE."""
+    """The criterion that selects the best: error or RMSE."""
     return score.rmse if isinstance(score, Fit) else score.error
 
 

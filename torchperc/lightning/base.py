@@ -263,7 +263,7 @@ class LitModel(pl.LightningModule):
 
     @classmethod
     def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **options: Any) -> Any:
-        """Return the module of a checkpoint, as Lightning does, after a look at its checksum."""
+        """Return the module of a checkpoint, as Lightning does, after checking its checksum."""
         if isinstance(checkpoint_path, str | Path) and Path(checkpoint_path).is_file():  # Lightning reads URLs, too
             verified(checkpoint_path)
         return super().load_from_checkpoint(checkpoint_path, *args, **options)

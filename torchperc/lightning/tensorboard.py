@@ -60,7 +60,7 @@ class Board(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the epoch as the x-axis."""
-        _log_step(pl_module, trainer.current_epoch + 1, logger=True)
+        _log_step(pl_module, trainer.current_epoch + 1)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
@@ -89,7 +89,7 @@ class Board(pl.Callback):
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the x-axis of validation while training."""
         if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
-            _log_step(pl_module, trainer.current_epoch + 1, logger=True)
+            _log_step(pl_module, trainer.current_epoch + 1)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell callbacks the steps made."""
@@ -132,7 +132,7 @@ def charts_of(logged: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {title: charts for title, charts in found.items() if charts}
 
 
-def _log_step(module: pl.LightningModule, value: int, logger: bool) -> None:
+def _log_step(module: pl.LightningModule, value: int, logger: bool | None = None) -> None:
     """Log the metric "step": loggers take it as the x-axis, callbacks for the steps made; the last one counts."""
     module.log("step", float(value), on_step=False, on_epoch=True, batch_size=1, sync_dist=True, logger=logger)
 

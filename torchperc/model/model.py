@@ -326,7 +326,7 @@ class FittedModel(nn.Module):
             return cls(net, head, **parts)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} does not hold a model of use: {what}; learn or export it again") from None
+            raise ValueError(f"{path} is not a usable model: {what}; learn or export it again") from None
 
 
 def _buffer(values: Any) -> nn.Buffer | None:

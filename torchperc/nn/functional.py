@@ -82,7 +82,7 @@ def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
 
 
 def finite_scores(s: Tensor) -> Tensor:
-    """Return scores that are all finite; NaN and infinity have no decision. A compiled program does not look."""
+    """Return scores if all are finite, else raise; not checked under ``torch.compile``."""
     if not torch.compiler.is_compiling() and not torch.isfinite(s).all():
         bad = s.detach()[~torch.isfinite(s)].reshape(-1)[0].item()
         raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
@@ -373,7 +373,7 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
         t, groups = torch.where(y == 1, 1.0, 0.0 if targets == "0/1" else -1.0).to(x), (y == -1, y == 1)
     rows = [int(group.nonzero()[0, 0]) for group in groups if group.any()]
     if len(rows) < 2 or not (step := x[rows[1]] - x[rows[0]]).any():
-        raise ValueError(f"y={y.tolist()[:5]}: two samples that differ, one per class or with 'real' any, are needed")
+        raise ValueError(f"y={y.tolist()[:5]}: two samples that differ are needed, one per class unless 'real'")
     first, second = rows
     weight = (t[second] - t[first]) * step / step.square().sum()
     return weight[None], (t[first] - weight @ x[first])[None]

@@ -19,7 +19,7 @@ from torchperc.nn import functional as tpf
 
 @dataclass(frozen=True)
 class Head(ABC):
-    """What the heads share: decisions, and the split into two classes and K classes."""
+    """Base class of heads: decisions for two classes and for K classes."""
 
     @property
     def threshold(self) -> float:
@@ -32,10 +32,10 @@ class Head(ABC):
 
     @abstractmethod
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
-        """What training lowers."""
+        """Loss to minimise."""
 
     def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Which samples are decided wrongly; for the perceptron, which ones it updates for."""
+        """Which samples are decided wrongly; for the perceptron, which it updates on."""
         return self.decide(scores) != y
 
     def decide(self, scores: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class PerceptronHead(Head):
         return labels.to(scores.dtype)
 
     def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
-        """Samples that the loss moves the weights for."""
+        """Samples with a non-zero gradient."""
         return tpf.mistakes(scores, y, tie=self.tie)
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
@@ -85,7 +85,7 @@ class PerceptronHead(Head):
 
 
 class SquaredHead(Head):
-    """What the two heads with a squared loss ½(t − s)² share: their output is the score itself."""
+    """Base class of the heads with a squared loss ½(t − s)²; the output is the score itself."""
 
     def output(self, scores: Tensor) -> Tensor:
         """The score itself."""

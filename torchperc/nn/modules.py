@@ -204,7 +204,7 @@ class JointPerceptron(_Net):
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:
-            raise ValueError("bias=False needs the block features; features of your own have the constant you give")
+            raise ValueError("bias=False needs the block features; custom features include their own constant")
         self.features = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
         probe = self.features(torch.zeros(1, in_features, dtype=dtype, device=device))
         shape = tuple(getattr(probe, "shape", ()))
@@ -216,7 +216,7 @@ class JointPerceptron(_Net):
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
         if is_sparse(x):
-            raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
+            raise TypeError("x is sparse, which joint features do not support; pass x.to_dense()")
         scores = self.features(x.reshape(-1, x.shape[-1])) @ self.weight[0]
         return scores.reshape(*x.shape[:-1], self.num_classes)
 
@@ -226,7 +226,7 @@ class JointPerceptron(_Net):
 
 
 class MLP(_Net):
-    """Layers of units: what a single perceptron cannot do, such as XOR; (N, d) → (N,), or (N, K) with ``num_classes``.
+    """Multilayer perceptron, which can learn XOR: (N, d) → (N,), or (N, K) with ``num_classes``.
 
     Args:
         in_features: d.
@@ -262,7 +262,7 @@ class MLP(_Net):
         self.hidden = tuple(check_int("hidden", size, at_least=1) for size in hidden)
         self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
         if activation in ("sign", "step", torch.sign, torch.sgn):
-            raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use its relative 'tanh'")
+            raise ValueError(f"activation={activation!r} has derivative 0 almost everywhere; use 'tanh' instead")
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
         if not callable(activation):
             activation = ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]

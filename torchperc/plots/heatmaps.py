@@ -62,7 +62,7 @@ class WeightsDisplay(style.Display):
         """
         weight = classifier(model).weight
         if weight is None:
-            raise ValueError(f"model is a {type(model).__name__} without weights for each feature; give a linear one")
+            raise ValueError(f"model is a {type(model).__name__} without feature weights; pass a linear model")
         width = weight.shape[1]
         given = (math.isqrt(width), math.isqrt(width)) if shape is None else shape
         if not isinstance(given, Sequence) or len(given) != 2 or math.prod(given) != width:

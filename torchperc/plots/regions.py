@@ -84,8 +84,8 @@ class DecisionRegionDisplay(style.Display):
 
         Args:
             log: of the run, for ``ring="support"``; a result brings its own.
-            ring: ``"mistakes"`` for the samples that the model decides wrongly, ``"support"`` for those that its
-                weights are a sum of, which are the ones it was ever wrong about; ``None`` for no rings.
+            ring: ``"mistakes"`` for the samples that the model decides wrongly, ``"support"`` for the
+                support vectors, the samples in the log; ``None`` for no rings.
             margin: draw lines through the samples nearest to the boundary, if a linear or kernel model of two classes
                 has them all on the right side.
         """
@@ -95,7 +95,7 @@ class DecisionRegionDisplay(style.Display):
             log = model.log
         known = classifier(model, head)
         if is_sparse(X):
-            raise TypeError("X is sparse, and a plane is drawn of dense samples; pass X.toarray()")
+            raise TypeError("X is sparse, but the plot needs dense samples; pass X.toarray()")
         samples, scores, target = known.judge(X, y)
         ringed = torch.zeros(len(target), dtype=torch.bool)
         if ring == "mistakes":
@@ -167,12 +167,12 @@ class PathDisplay(style.Display):
         log = check_log(log)
         width = log.problem.samples.n_features
         if width != 2:
-            raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
+            raise ValueError(f"the log has {width} features, but a path needs 2; train on two of them")
         chosen = _spread(len(log), check_int("max_panels", max_panels, at_least=1))
         if states is not None:
             chosen = [check_int("states", t, at_least=0) for t in states]
         if not chosen or max(chosen) > len(log):
-            raise ValueError(f"states={states} must be one or several of 0, the start, to {len(log)}, the last mistake")
+            raise ValueError(f"states={states} must be numbers from 0 (start) to {len(log)} (last mistake)")
         return cls(log, chosen, feature_plane(names).names, labels).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
@@ -264,7 +264,7 @@ def _spread(count: int, most: int) -> list[int]:
 
 @dataclass(eq=False, repr=False)
 class LiftedDisplay(style.Display):
-    """Two features with the best line that the rule found, and three with a plane; the third is made of the two.
+    """Two features with the best line that the rule found; with an added third one, a plane.
 
     After :meth:`plot`, ``before_`` is the display of the first panel, ``points_`` are the lifted samples by label in
     the second, which has three dimensions, and ``plane_`` is the plane, or ``None`` if none was found.

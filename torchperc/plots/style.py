@@ -119,7 +119,7 @@ def shortened(name: str, longest: int = 28) -> str:
 
 
 def format_number(value: float, digits: int = 3) -> str:
-    """A number in a legend of so many significant digits, such as 20,000 or 2.5×10¹⁰.
+    """A number with ``digits`` significant digits, such as 20,000 or 2.5×10¹⁰.
 
     Example:
         >>> format_number(12345.6), format_number(-2.5e-7)
@@ -159,7 +159,7 @@ def panels(
     if ax is not None and not hasattr(ax, "get_subplotspec"):
         given = [canvas(one, size)[1] for one in np.ravel(ax)]
         if len(given) != count:
-            raise ValueError(f"ax has {len(given)} axes for {count} panels; give as many, or one to be divided")
+            raise ValueError(f"ax has {len(given)} axes for {count} panels; pass one each, or one to divide")
         return given[0].figure, given
     figure, shape = new_figure(size) if ax is None else ax.figure, (-(-count // columns), columns)
     if ax is not None:

@@ -74,7 +74,7 @@ class Order:
 
     @property
     def repeats(self) -> bool:
-        """Whether every epoch has the same order, so that equal weights have equal futures."""
+        """Whether every epoch has the same order, so that recurring weights mean a cycle."""
         return self.name == "given" or (self.table is not None and self.table.ndim == 1)
 
     def covers(self, number: int) -> bool:
@@ -115,7 +115,7 @@ class Order:
 
 
 def check_order(order: Any) -> Any:
-    """Return ``order`` unless it cannot be an order of any data."""
+    """Return ``order`` if it is a known name or a sequence."""
     if isinstance(order, str):
         return check_choice("order", order, ORDERS)
     if not isinstance(order, (Sequence, Tensor, np.ndarray)):
@@ -134,5 +134,5 @@ def _table(order: Any, ids: Array, max_epochs: int) -> Array:
         raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
     unknown = np.setdiff1d(table, ids)
     if len(unknown):
-        raise ValueError(f"order names sample {unknown[0]}; samples run from 0 to {ids.max()}, with weights above 0")
+        raise ValueError(f"order contains sample {unknown[0]}; use 0 to {ids.max()}, with weights above 0")
     return table.astype(np.int64)

@@ -95,7 +95,7 @@ def crosscheck(
     num_classes: int | None = None,
     mode: str = "sample",
 ) -> CrossCheck:
-    """Run the rule and autograd side by side from zero weights, until an epoch without a mistake, and compare them.
+    """Compare the rule with autograd, from zero weights until an epoch without a mistake.
 
     Args:
         X: samples.

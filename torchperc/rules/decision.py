@@ -120,7 +120,7 @@ class RoundingBound(NamedTuple):
         return cls(gamma, radius, floor, about.max / 4, 1 / unit)
 
     def size(self, weight: Array, bias: Array) -> float:
-        """Return at least the largest |w|·|x| + |b| of these weights; 0 if all of them are 0."""
+        """Return an upper bound of |w|·|x| + |b| for these weights; 0 if all are 0."""
         flat = weight.reshape(-1)
         if not flat.any() and not bias.any():
             return 0.0
@@ -146,7 +146,7 @@ def _matmul_roundoff() -> float:
 def decide_exactly(
     weight: Array, bias: Array, x: Array, label: int, rule: PerceptronRule, largest: float = math.inf
 ) -> int:
-    """Return what :func:`predicted_as` says of the exact scores: weight (K, d), bias (K,), x (d,) in float64.
+    """Apply :func:`predicted_as` to the exact scores: weight (K, d), bias (K,), x (d,) in float64.
 
     A score above ``largest``, the largest number of the net's type, is an error.
     """

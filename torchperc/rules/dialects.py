@@ -39,7 +39,7 @@ class Dialect:
         return self.name.lower().replace(" ", "-")
 
     def trainer(self, **changes: Any) -> RuleTrainer:
-        """A :class:`RuleTrainer` that follows the dialect, but for the given changes."""
+        """Return a :class:`RuleTrainer` of the dialect, with the given changes."""
         from torchperc.rules.trainer import RuleTrainer  # who only lists the dialects need not load torch
 
         conventions = {name: getattr(self, name) for name in ("tie", "bias_step", "order", "select", "lr")}

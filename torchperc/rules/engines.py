@@ -33,7 +33,7 @@ def reference(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
 
 
 class LoopSettings(NamedTuple):
-    """What the compiled loops know of a problem besides samples, labels and step sizes.
+    """Settings of the compiled loops besides samples, labels and step sizes.
 
     Args:
         bias_step: the bias step for a step size of 1.
@@ -62,7 +62,7 @@ class LoopSettings(NamedTuple):
 
 
 def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
-    """Present samples in order by a compiled loop; what float64 cannot decide is left to ``reference``."""
+    """Present samples in order in a compiled loop; ties that float64 cannot decide go to ``reference``."""
     from torchperc.rules import loops  # which loads numba
 
     learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
@@ -85,7 +85,7 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
 
 
 def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
-    """Return the engine of a name, or the user's own; ``"auto"`` compiles whatever can be compiled."""
+    """Return the engine by name, or the user's function; ``"auto"`` compiles where possible."""
     if callable(engine):
         return partial(_own, engine)
     if engine == "compiled" and not problem.can_compile:
@@ -106,6 +106,6 @@ def _own(engine: Engine, problem: Problem, weights: Weights, ids: Array) -> Mist
         raise TypeError(f"engine={engine!r} must return Mistakes, found {type(found).__name__}; see docs/extend.md")
     rising = (np.diff(found.step, prepend=-1, append=len(ids)) > 0).all()
     if not rising or not np.array_equal(found.sample, ids[found.step]):
-        what = "must return mistakes whose step counts the samples of this call, and whose sample is ids[step]"
+        what = "must return mistakes with rising step, from 0 in each call, whose sample is ids[step]"
         raise ValueError(f"engine={engine!r} {what}; see docs/extend.md")
     return found

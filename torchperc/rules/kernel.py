@@ -45,14 +45,14 @@ class Kernel:
 
     @classmethod
     def checked(cls, kernel: Any, options: dict[str, Any]) -> Kernel | None:
-        """Return the kernel of a name with its own options, ``None`` for none; another kernel's are refused."""
+        """Return the named kernel with its options, or ``None``; options of other kernels raise."""
         owners = {"degree": "poly", "gamma": "rbf"}
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in owners:
                 raise TypeError(f"RuleTrainer has no argument {name}={value!r}; a kernel has degree or gamma")
             if kernel != owners[name]:
-                why = f"needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"
+                why = f"needs kernel={owners[name]!r}, found kernel={kernel!r}; omit {name}"
                 raise ValueError(f"{name}={value!r} {why}")
         if kernel is None:
             return None
@@ -65,7 +65,7 @@ class Kernel:
         return KernelProblem(*common, kernel=self)
 
     def gram(self, samples: Samples, others: Samples) -> Tensor:
-        """Return k of each of N samples with each of M others: (N, M)."""
+        """Return the Gram matrix of N samples and M others: (N, M)."""
         if callable(self.name):
             needed, found = (len(samples), len(others)), as_tensor(self.name(samples.raw(), others.raw()), "k(X, Z)")
             gram = found.to(samples.device, samples.dtype)
@@ -83,7 +83,7 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class KernelModel(Model):
-    """s = Σ_m α_m·k(x_m, x) + b: support vectors, which training samples they are, coefficients (M, K), bias (K,)."""
+    """Kernel classifier s = Σ_m α_m·k(x_m, x) + b: support vectors, their indices, α (M, K) and bias (K,)."""
 
     support: Samples
     index: Tensor
@@ -103,7 +103,7 @@ class KernelModel(Model):
 
 @dataclass(eq=False)
 class KernelState:
-    """What the weights are here: every sample's scores with the mistakes they include, and all mistakes so far."""
+    """State in place of weights: all mistakes so far, and each sample's cached scores."""
 
     scores: Tensor
     included: Tensor
@@ -208,15 +208,15 @@ class KernelProblem(Problem):
         return found
 
     def replay(self, weights: Any, mistakes: Mistakes) -> None:
-        """Add these mistakes to a state; scores are brought up to date when they are asked for."""
+        """Add these mistakes to a state; scores are updated lazily."""
         weights.found += mistakes.rows()
 
     def total(self, start: Any, mistakes: Mistakes, steps: int) -> Any:
-        """Return the sum of the coefficients after each of so many steps."""
+        """Return the sum of the coefficients over ``steps`` steps."""
         return self.dual(mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
 
     def mean(self, total: Any, steps: int) -> Model:
-        """Return the model of the mean, from a sum over so many steps."""
+        """Return the averaged model, given the sum over the steps."""
         return self._dual_model(total / steps, np.flatnonzero(total.any(axis=1)), self.scale)
 
     def model(self, weights: Any, scale: float | None = None) -> Model:
@@ -237,11 +237,11 @@ class KernelProblem(Problem):
         return math.sqrt(max(0.0, float((alphas * host(self.scores(weights))).sum())))
 
     def digest(self, weights: Any) -> str:
-        """Return a hash of the scores: different coefficients may stand for the same weights."""
+        """Return a hash of the scores: different coefficients may give the same weights."""
         return super().digest([self.scores(weights)])
 
     def decisions(self, start: Any, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
-        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
+        """Yield a block of samples, the first state's number, and the decisions of S states: (n, S)."""
         signed, size = self.signed(mistakes), max(1, _CHUNK // self.outputs)
         for block, part in blocks(samples):
             now = np.zeros((len(part), self.outputs))
@@ -254,7 +254,7 @@ class KernelProblem(Problem):
                 now = path[:, -1]
 
     def describe(self) -> dict[str, Any]:
-        """Return what a saved log must know of the problem besides the data."""
+        """Return the problem's settings for a saved log, without the data."""
         name, degree, gamma = self.kernel.name, self.kernel.degree, self.kernel.gamma
         kernel = {"kernel": name if isinstance(name, str) else "function", "degree": degree, "gamma": gamma}
         return {**super().describe(), "kind": "kernel", **kernel}

@@ -36,7 +36,7 @@ class MistakeLog:
         start: the weights before the first sample.
         parts: the mistakes in one or several parts: columns ``sample``, ``step`` (how many samples were presented
             before it), ``coef`` (η·y·(sample weight), or η·(sample weight) with K classes, without the problem's scale)
-            and ``predicted`` (the class it was taken for).
+            and ``predicted`` (the strongest wrong class).
         epoch_ends: how many samples had been presented by the end of each epoch.
         conventions: the names of the choices that were made: tie, bias step, order, selection.
 
@@ -106,7 +106,7 @@ class MistakeLog:
 
     @property
     def predicted(self) -> Tensor:
-        """The class that each sample was taken for."""
+        """The strongest wrong class, per mistake."""
         return torch.from_numpy(self.mistakes.predicted)
 
     def weights_at(self, t: int) -> Any:
@@ -150,7 +150,7 @@ class MistakeLog:
         return self.state_at(self.pocket_index(ratchet))
 
     def pocket_index(self, ratchet: str = "runs") -> int:
-        """Return how many mistakes had been made when the :meth:`pocket` weights came up."""
+        """Return the number of mistakes before the :meth:`pocket` weights."""
         if check_choice("ratchet", ratchet, RATCHETS) == "every" or self.steps == len(self):
             return int(self.errors().argmin())
         runs = self.survivals().numpy()
@@ -167,7 +167,7 @@ class MistakeLog:
         return pocket
 
     def best_validation(self, X: Data, y: Data) -> Model:
-        """Return the weights at the end of the epoch with the lowest validation error, the earliest of equals."""
+        """Return the weights at the end of the epoch with the lowest validation error (first on ties)."""
         ends = self.mistakes_by_epoch().cumsum(0) if len(self.epoch_ends) else torch.zeros(1, dtype=torch.int64)
         return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
 
@@ -214,7 +214,7 @@ class MistakeLog:
         return replace(self, problem=few, parts=(self.mistakes._replace(sample=place),))
 
     def bind(self, X: Data, y: Data) -> MistakeLog:
-        """Return the log of a run in several processes, bound to all samples in their order over the processes.
+        """Return the log of a distributed run, bound to the samples of all processes in rank order.
 
         Args:
             X: the samples of all processes.
@@ -222,7 +222,7 @@ class MistakeLog:
         """
         samples, labels = self.problem.labelled(X, y)
         if not np.array_equal(labels, self.problem.y):
-            raise ValueError("y are not the labels of this log; give all samples in their order over the processes")
+            raise ValueError("y are not the labels of this log; pass the samples of all processes in rank order")
         return replace(self, problem=replace(self.problem, samples=samples))
 
     def save(self, path: str | Path) -> None:
@@ -263,7 +263,7 @@ class MistakeLog:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MistakeLog:
-        """Return a log from the JSON of :meth:`to_json` or of the interactive page; what does not fit is refused."""
+        """Return a log from the JSON of :meth:`to_json` or of the interactive page; invalid entries raise."""
         return cls(*log_files.from_json(text, "text"))
 
 

@@ -35,7 +35,7 @@ _Parts = tuple[Problem, Any, tuple[Mistakes, ...], Tensor, dict[str, Any]]
 
 @contextmanager
 def naming(name: str | Path) -> Iterator[None]:
-    """Name the file in whatever error reading it raises."""
+    """Add the file's name to errors of reading it."""
     try:
         yield
     except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file, and what is checked here
@@ -138,13 +138,13 @@ def _check_given(kernel: object, features: object, about: dict[str, Any]) -> Non
     own_kernel, own_features = about.get("kernel") == "function", about.get("block_bias", True) is None
     for name, value, needed in (("kernel", kernel, own_kernel), ("features", features, own_features)):
         if needed and not callable(value):
-            raise ValueError(f"{name}={value!r}, but this log was made with a function of your own; pass it again")
+            raise ValueError(f"{name}={value!r}, but this log was made with a custom {name}; pass it again")
         if value is not None and not needed:
-            raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
+            raise ValueError(f"{name} was given, but this log was made without a custom {name}; omit it")
 
 
 def _other_data(name: str | Path) -> ValueError:
-    return ValueError(f"{name} belongs to other data: X and y are not those the log was made on")
+    return ValueError(f"{name} belongs to other data; pass the X and y that the log was made on")
 
 
 _ABOUT = {"classes": "num_classes", "bias_scale": "bias_step", "scale": "scale", "steps": "steps", "dtype": "dtype",
@@ -199,7 +199,7 @@ def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Ar
     if entries.get("version") != JSON_VERSION:
         raise ValueError(f"it has version {entries.get('version')!r}; this torchperc reads version {JSON_VERSION}")
     if entries.get("projection") is not None:
-        raise ValueError("it shows a run with more features in two of them, without the others")
+        raise ValueError("it is a two-feature view of a run with more features")
     points = _array("points", entries["points"], 2)
     entries = {"dtype": "float64", "conventions": {}, "cost": [1] * len(points), **entries}
     about = {"kind": "linear", **{name: entries[entry] for entry, name in _ABOUT.items()}}
@@ -275,7 +275,7 @@ def _validate_arrays(about: dict[str, Any], arrays: dict[str, Array], labels: Ar
     if (predicted == own).any() or (classes is None and (predicted == 0).any()):
         _fail("wrong", "names a sample's own label, or 0")
     if (arrays["coef"] * (own if classes is None else 1) < 0).any():
-        _fail("coef", "moves a sample away from its label")
+        _fail("coef", "has the wrong sign for its label")
 
 
 def _check_integers(name: str, values: Array, count: int, low: int, stop: int) -> None:

@@ -77,7 +77,7 @@ def zero_net(samples: Samples, num_classes: int | None) -> Perceptron | Multicla
 
 
 def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
-    """Return the type to compute in: as given, that of X if it is floating, else the default, or torch's."""
+    """Return the dtype to compute in: as given, else X's if floating, else the default or torch's."""
     if dtype is not None:
         return check_float_dtype("dtype", dtype)
     own = getattr(X, "dtype", None)
@@ -144,7 +144,7 @@ def _check_updates(step_sizes: Array, samples: Samples) -> None:
         return
     largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
     if 0.0 < largest * least < torch.finfo(samples.dtype).tiny or (largest and not largest * least):
-        raise ValueError(f"X holds no number above {largest:g}, so steps of {least:g} vanish; scale X up")
+        raise ValueError(f"X is at most {largest:g} in size, so steps of {least:g} underflow; scale X up")
 
 
 def make_problem(
@@ -218,9 +218,9 @@ def chunk_bounds(samples: Samples, order: object) -> Array | None:
 def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate]:
     """Return a function that decides whether the samples that take part are separable."""
     if type(problem) is not Problem:
-        raise ValueError("prove=True is for nets with one weight vector per class, not joint features; leave it out")
+        raise ValueError("prove=True is for nets with one weight vector per class, not joint features; omit it")
     if not problem.bias_step and start.bias.any():
-        raise ValueError("prove=True with bias_step='none' needs a bias of 0, which would never change")
+        raise ValueError("prove=True with bias_step='none' needs a bias of 0; reset net.bias first")
 
     def prove() -> Certificate:
         from torchperc.theory import separability

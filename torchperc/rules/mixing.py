@@ -27,7 +27,7 @@ from torchperc.samples.rows import Samples
 
 
 def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, sample_weight: Data | None) -> MixedRun:
-    """Return a run over the samples of all processes, of which each gives its own; a collective call.
+    """Return a run over all processes, each with its own samples; a collective call.
 
     ``trainer`` is a :class:`~torchperc.RuleTrainer`, whose options must be the same in all processes.
     """
@@ -185,6 +185,6 @@ class _Elsewhere:
         if name.startswith("_"):
             raise AttributeError(name)
         raise ValueError(
-            "this process holds a shard of the samples, not all of them; use log.bind(X, y) with all samples, in their "
-            "order over the processes"
+            "this process has only a shard of the samples; use log.bind(X, y) with the samples of all processes, "
+            "in rank order"
         )

@@ -77,7 +77,7 @@ class LinearModel(Model):
         if weight.shape != self.weight.shape or (bias is None and bool(self.bias.any())):
             found = f"{tuple(weight.shape)}{' and no bias' if bias is None else ''}"
             needed = f"{tuple(self.weight.shape)} and a bias"
-            raise ValueError(f"net has weights of shape {found}, {needed} are needed, as the net that was trained has")
+            raise ValueError(f"net has weights of shape {found}, the trained net {needed}; use a net of that shape")
         weight.detach().copy_(self.weight)
         if bias is not None:
             bias.detach().copy_(self.bias)

@@ -27,7 +27,7 @@ _STATES = 256  # that are decided together
 
 
 class Mistake(NamedTuple):
-    """At ``step`` (samples presented before), ``sample`` was a mistake and was added ``coef`` times.
+    """A mistake: after ``step`` presented samples, ``sample`` was added ``coef`` times.
 
     ``predicted`` is the strongest wrong class, which loses what the true class gains; at a tie or within the margin,
     the decision itself may have been right.
@@ -99,7 +99,7 @@ class Weights(NamedTuple):
         return any(bool(values.any()) for values in self)
 
     def plus(self, other: Weights) -> Weights:
-        """Return the sum of two sets of weights, where the other one is."""
+        """Return the sum of both weights, on the other's device."""
         return Weights(*(a.to(b.device) + b for a, b in zip(self, other, strict=True)))
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -114,7 +114,7 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything that an update needs to know, and what updates do to the weights of a linear net.
+    """Data and settings of an update, and its effect on the weights of a linear net.
 
     Args:
         samples: the training samples.
@@ -156,7 +156,7 @@ class Problem:
 
     @cached_property
     def scratch(self) -> Array:
-        """Memory in which the compiled loops record mistakes; kept, because fresh memory takes its time."""
+        """Buffers in which the compiled loops record mistakes; reused, as allocation is slow."""
         return np.empty((2, len(self.y)), np.int64)
 
     def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
@@ -290,7 +290,7 @@ class Problem:
         return weights._replace(weight=weight.T.contiguous().T if classes_last else weight.contiguous())
 
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
-        """Return the sum in float64 of the weights after each of so many steps."""
+        """Return the float64 sum of the weights over ``steps`` steps."""
         device = start.bias.device
         weight, bias = (values.to(device, torch.float64) * steps for values in start)
         if len(mistakes.sample):
@@ -300,7 +300,7 @@ class Problem:
         return Weights(weight, bias)
 
     def mean(self, total: Weights, steps: int) -> Model:
-        """Return the model of the mean, from a sum over so many steps."""
+        """Return the averaged model, given the sum over the steps."""
         return self.model(Weights(*((values / steps).to(self.samples.dtype) for values in total)))
 
     def model(self, weights: Weights) -> Model:
@@ -313,7 +313,7 @@ class Problem:
         return weights_norm(*weights, self.bias_step)
 
     def digest(self, weights: Sequence[Tensor]) -> str:
-        """Return a hash of the weights, whatever their type and layout, by which they are recognised again."""
+        """Return a hash of the weights, independent of type and layout, to detect recurrence."""
         found = hashlib.sha256()
         for values in weights:
             found.update((column_major(values) + 0.0).data)  # + 0.0 turns −0 into 0
@@ -330,7 +330,7 @@ class Problem:
         return (float(squares.max()) + self.bias_step) * (1 if self.num_classes is None else 2)
 
     def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
-        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S).
+        """Yield a block of samples, the first state's number, and the decisions of S states: (n, S).
 
         State t is the start after the first t mistakes. Scores are computed in float64.
         """
@@ -351,7 +351,7 @@ class Problem:
         return samples.scores(weight.flatten(0, 1), bias.flatten()).reshape(-1, *bias.shape)
 
     def labels(self, scores: Array) -> Array:
-        """Return what scores (…, K) decide for: −1/+1, or the lowest index among the largest."""
+        """Return the labels for scores (…, K): −1/+1, or the lowest index among the largest."""
         return np.where(scores[..., 0] >= 0, 1, -1) if self.num_classes is None else scores.argmax(-1)
 
     def data_hash(self) -> str:
@@ -364,7 +364,7 @@ class Problem:
         return samples, check_labels(y, len(samples), self.num_classes, name=f"{prefix}y", both=False)
 
     def wrong_decisions(self, weights: Any, samples: Samples, y: Tensor) -> tuple[int, int]:
-        """Return how many decisions on other samples are wrong, and of how many."""
+        """Return the number of errors and of decisions on other samples."""
         scores = self.scores(weights, samples)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
@@ -430,7 +430,7 @@ class JointProblem(Problem):
         return in_blocks(samples or self.samples, lambda block: self.features(block.dense()) @ weights.weight[0])
 
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
-        """Return the sum in float64 of the weights after each of so many steps."""
+        """Return the float64 sum of the weights over ``steps`` steps."""
         total = Weights(start.weight.double() * steps, start.bias.double())
         for i, step, coef, predicted in mistakes.rows():
             self.update(total, i, predicted, coef * (steps - step))

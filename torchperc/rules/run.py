@@ -87,7 +87,7 @@ class RuleResult:
 
     @property
     def period(self) -> int | None:
-        """For ``CYCLING``, after how many epochs the weights come back."""
+        """For ``CYCLING``, the number of epochs until weights recur."""
         return None if self.cycle is None else self.cycle[1] - self.cycle[0]
 
     @property
@@ -194,7 +194,7 @@ class RuleRun:
 
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
-        """Make one pass, record what happened, and settle the verdict if possible."""
+        """Run one epoch, record it, and set the verdict if possible."""
         made = self._pass(self._ends[-1] if self._ends else 0)
         record = _record(self.problem, self.weights, made, self._total, len(self.history) + 1, self._validation_error())
         self.history.append(record)
@@ -245,7 +245,7 @@ class RuleRun:
         return self.problem.model(self.weights.clone())
 
     def write_to(self, net: Any) -> None:
-        """Write the selected weights into a net as far as known: averaged, for a vote too, else the current ones."""
+        """Write weights into a net: the average for ``"averaged"`` and ``"voted"``, else the current ones."""
         (self._averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
 
     def survey(self) -> tuple[float, float]:
@@ -349,10 +349,10 @@ class RuleRun:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on the same data and with the same options, by as many processes."""
         if "counted" not in state:
-            raise ValueError("the saved run was made by an earlier version of torchperc; start it anew")
+            raise ValueError("the saved run was made by an earlier version of torchperc; start again")
         if state["data"] != self._data:
             made = f"made by {len(state['data'])} processes, found {len(self._data)}"
-            raise ValueError(f"the saved run belongs to other data ({made}): X and y are not those it was made on")
+            raise ValueError(f"the saved run belongs to other data ({made}); resume it with the same X and y")
         about = self.problem.describe()
         for name, value in state["about"].items():
             if about.get(name) != value:
@@ -369,7 +369,7 @@ class RuleRun:
 
 
 class Stream:
-    """The weights that a stream of samples has led to, and the sum for their average."""
+    """Weights of online learning, and the running sum for their average."""
 
     def __init__(self, make_weights: Callable[..., Any] = Weights) -> None:
         self._make_weights = make_weights  # from their ``state_dict``
@@ -380,7 +380,7 @@ class Stream:
         self._left: tuple[Tensor, ...] = ()
 
     def go_on(self, lr: float) -> tuple[Any, float]:
-        """Return the weights to go on from, before scaling, and the scale of a model."""
+        """Return the weights to resume from, before scaling, and the scale."""
         if self.scale in (1.0, lr):
             return self.weights, self.scale
         return self.weights.scaled(self.scale), 1.0  # lr was changed
@@ -395,7 +395,7 @@ class Stream:
 
     @torch.no_grad()
     def learn(self, problem: Problem, start: Any, engine: Engine, ids: Array, select: str) -> RuleResult:
-        """Make one pass over samples; the result has the model that the whole stream selects."""
+        """Make one pass over samples; the result's model is that of the whole stream."""
         weights = start.clone()
         found = engine(problem, weights, ids)
         total = math.nan if start.any_nonzero else float(np.abs(found.coef).sum())

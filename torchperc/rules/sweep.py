@@ -98,7 +98,7 @@ class Sweep:
         return squared / best**2 if best else torch.full_like(squared, torch.inf)
 
     def trainer(self, m: int) -> RuleTrainer:
-        """A trainer that makes member m's run by itself, with its log."""
+        """Return a trainer that repeats member m's run."""
         return self._trainers[m]
 
 
@@ -146,7 +146,7 @@ def sweep(
     rows = as_samples(X, dtype=dtype_of(X, dtype))
     labels = check_labels(y, len(rows), num_classes).cpu().numpy()
     if seeds is not None and orders is not None:
-        raise ValueError("orders and seeds are two ways to order the samples; give one of them")
+        raise ValueError("orders and seeds cannot be combined; give one of them")
     starts: list[tuple[Any, ...]] = [
         (number, None, row) for number, row in enumerate(["given"] if orders is None else orders)
     ]

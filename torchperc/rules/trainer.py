@@ -158,7 +158,7 @@ class RuleTrainer:
 
         Args:
             net: a :class:`Perceptron`, :class:`MulticlassPerceptron`, :class:`JointPerceptron` or ``nn.Linear``;
-                ``None`` with a kernel; or a net with a problem of its own, which says what X and y are.
+                ``None`` with a kernel; or a net with ``rule_problem``, which defines X and y.
             X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix.
             y: labels (N,): −1/+1, or class indices for a net of K classes.
             validation: samples and labels whose error is recorded after each epoch.
@@ -208,7 +208,7 @@ class RuleTrainer:
         return make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
 
     def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
-        """Return what the trainer's options mean for a run over some samples of a problem."""
+        """Return the options of a :class:`RuleRun` over some samples of a problem."""
         bounds = make.chunk_bounds(problem.samples, self.order)
         return {
             "engine": choose_engine(self.engine, problem),
@@ -251,7 +251,7 @@ class RuleTrainer:
 
     @staticmethod
     def new_stream(net: Any) -> Any:
-        """Return the beginning of online learning with a net."""
+        """Return a new stream for online learning."""
         return Stream(net.rule_weights) if has_own_rule(net) else Stream()
 
     def learn_chunk(self, stream: Any, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
@@ -280,7 +280,7 @@ def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:
 
 
 def has_own_rule(net: object) -> bool:
-    """Return whether a net brings a problem of its own.
+    """Return whether a net defines its own problem.
 
     Then ``net.rule_problem(trainer, X, y, sample_weight, start, scale)`` returns the problem, the first weights and the
     samples that take part, and ``net.rule_weights(**state_dict)`` makes weights.

@@ -19,7 +19,7 @@ RESERVED = (*_FORMAT, _CHECKSUM)  # names of text that the file itself uses
 
 
 def write_checksummed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
-    """Write tensors and text to a file, with a checksum of all of it; the same content is the same bytes.
+    """Write tensors and text to a file with a checksum; equal content gives equal bytes.
 
     Args:
         path: the file, in a folder that exists. A file of that name is replaced.

@@ -37,7 +37,7 @@ def features(
         name: the parameter's name for error messages.
         convert: convert floating tensors too.
         first: the number of the first row, where these are a slice of something larger.
-        finite: look at every number; not needed for what has been looked at before.
+        finite: check that all values are finite; not needed for checked data.
 
     Example:
         >>> features([[0, 1], [2, 3]], dtype=torch.float32)
@@ -47,7 +47,7 @@ def features(
     tensor = as_tensor(X, name)
     check_shape(tuple(tensor.shape), width, name)
     if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype and not convert:
-        why = f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has"
+        why = f"{name} has dtype {tensor.dtype} but {dtype} is needed, as in the net or training data"
         raise TypeError(f"{why}; convert one of them, with .to({dtype}) or net.to({tensor.dtype})")
     result = tensor.to(dtype=dtype, device=device)
     if not tensor.is_floating_point() and not torch.equal(result.to(tensor.dtype), tensor.to(result.device)):
@@ -64,13 +64,13 @@ def sparse_features(
 ) -> Any:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
-    What has the type and the form already is not copied. The parameters are those of :func:`features`; ``look=False``
-    leaves columns and numbers to be looked at by who calls.
+    Data of that dtype and form is not copied. The parameters are those of :func:`features`; ``look=False`` leaves
+    the checks of columns and values to the caller.
     """
     check_shape(tuple(X.shape), width, name)
     narrow = isinstance(X, Tensor) and X.dtype in (torch.bfloat16, torch.float16)
     if narrow or (X.is_complex() if isinstance(X, Tensor) else X.dtype.kind not in "biuf"):
-        raise TypeError(f"{name} must hold real numbers that numpy knows, found dtype {X.dtype}; convert it first")
+        raise TypeError(f"{name} must hold real numbers of a numpy type, found dtype {X.dtype}; convert it first")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
     given = as_csr(X, name, look=look)
@@ -89,7 +89,7 @@ def sparse_features(
 
 
 def csr_tensor(X: Any) -> Tensor:
-    """A scipy CSR array as a sparse tensor on its own memory; not to be written to."""
+    """Return a sparse tensor on a CSR array's memory; do not write to it."""
     pieces = (tensor_view(X.indptr), tensor_view(X.indices), tensor_view(X.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -97,7 +97,7 @@ def csr_tensor(X: Any) -> Tensor:
 
 
 def as_array(values: Data, name: str = "X") -> Data:
-    """A tensor as an array; all else as it is, unless a mask hides some of it.
+    """Return a tensor as an array, all else unchanged; masked values raise.
 
     Example:
         >>> as_array(torch.tensor([1.0, 2.0], requires_grad=True))

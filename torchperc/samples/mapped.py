@@ -21,7 +21,7 @@ CHUNK = 2**26  # bytes of a memory-mapped array that are read together; smaller 
 
 
 class CsrParts:
-    """Sparse samples in several pieces, of which one at a time is in memory.
+    """Sparse samples in several pieces, loaded one at a time.
 
     Args:
         pieces: ``.npz`` files that ``scipy.sparse.save_npz`` wrote, or CSR arrays; all with the same number of
@@ -74,7 +74,7 @@ def _read(read: Callable[[Any], Any], path: str | Path) -> Any:
 
 
 class Chunked(Samples):
-    """Samples in chunks, one of which is in memory; otherwise like the samples they are chunks of.
+    """Samples read in chunks, one in memory at a time; otherwise like :class:`Samples`.
 
     Args:
         bounds: where the chunks begin, and where the last ends.
@@ -138,7 +138,7 @@ class Chunked(Samples):
         return Sparse(csr_array(vstack(parts, format="csr"))[place.numpy()])
 
     def mapped(self, change: Callable[[Samples, int], Samples], dtype: torch.dtype) -> Chunked:
-        """Return samples that a function makes of a chunk and the number of its first sample, when it is read."""
+        """Return lazily changed samples: ``change(chunk, number of its first sample)`` when a chunk is read."""
         bounds = self.bounds.tolist()
         made = Chunked(bounds, lambda number: change(self._load(number), bounds[number]), self, self._release)
         made.dtype = dtype
@@ -192,7 +192,7 @@ def as_samples(
 ) -> Samples:
     """Return checked samples from a tensor, an array, lists, sparse samples, or data larger than memory.
 
-    Nothing else makes :class:`Samples` of data that come from outside. What is of that class is checked already.
+    The only function that makes :class:`Samples` from user data; ``Samples`` are not checked again.
 
     Example:
         >>> samples = as_samples([[3, 4], [0, 1]], dtype=torch.float32)

@@ -27,7 +27,7 @@ def threads(n_jobs: int | None, by_default: int | None = None) -> int:
 
 
 def map_chunks(function: Callable[[int, int], Any], count: int, n_threads: int) -> None:
-    """Call a function on stretches from first to end that cover ``count``, in several threads.
+    """Call ``function(first, end)`` on ranges that cover ``count``, in several threads.
 
     Example:
         >>> map_chunks(lambda first, end: print(first, end), 3, 1)
@@ -41,7 +41,7 @@ def map_chunks(function: Callable[[int, int], Any], count: int, n_threads: int) 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch to one thread for work of microseconds, which would wait for the others longer than it takes."""
+    """Limit torch to one thread, for work shorter than the cost of waking others."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -38,7 +38,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def lost(error: Exception) -> ProcessError:
-    """Return the error of a process that cannot go on without another, in plain words."""
+    """Return a :class:`ProcessError` that explains which process was lost."""
     if isinstance(error, ProcessError):
         return error
     rank, size = rank_and_size()
@@ -49,7 +49,7 @@ def lost(error: Exception) -> ProcessError:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Return the number of this process and how many there are: (0, 1) without a process group."""
+    """Return rank and world size: (0, 1) without a process group."""
     if "torch.distributed" not in sys.modules or not dist.is_available() or not dist.is_initialized():
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
@@ -85,7 +85,7 @@ def all_stack(values: Tensor) -> Tensor:
 
 
 def gather(value: T) -> list[T]:
-    """Return what every process gives, in their order; anything that can be pickled."""
+    """Return the objects of all processes in rank order; they must be picklable."""
     size = rank_and_size()[1]
     if size == 1:
         return [value]

@@ -23,7 +23,7 @@ _BLOCK = 65536
 
 
 class Samples(ABC):
-    """N samples of ``n_features`` numbers in one dtype on one device; the methods here go over all parts of them."""
+    """N samples with ``n_features`` features, in one dtype on one device."""
 
     dtype: torch.dtype
     device: torch.device
@@ -54,7 +54,7 @@ class Samples(ABC):
         yield self
 
     def blocks(self, order: Tensor, size: int = 2**20) -> Iterator[Samples]:
-        """Yield the samples of an order in blocks of about ``size`` bytes, which stay near the processor."""
+        """Yield the samples of an order in blocks of about ``size`` bytes, which fit the cache."""
         for samples, at in self.parts(order):
             for some in at.split(max(1, size // (8 * samples.terms))):
                 yield samples.take(some)
@@ -112,7 +112,7 @@ class Samples(ABC):
         return self.take(torch.arange(len(self))).loop_arrays()
 
     def hash(self, y: Tensor) -> str:
-        """Return a digest of samples and labels, by which a saved log knows its data."""
+        """Return a hash of samples and labels, to identify a saved log's data."""
         kind = "Sparse" if self.sparse else "Dense"
         found = hashlib.sha256(f"{kind} {len(self)}x{self.n_features} {self.dtype}".encode())
         for part in self.all_parts():

@@ -17,7 +17,7 @@ from torchperc.sequences.sequences import MOST_TAGS, PAD, PaddedSequences, Seque
 
 
 class ChainScores(NamedTuple):
-    """What a chain gives to tags, for decoding and the loss; any net of yours may give it.
+    """Scores of tags and transitions, for decoding and the loss; any net may return it.
 
     Args:
         emission: (N, T, K); without a batch (T, K).

@@ -232,7 +232,7 @@ class ChainProblem(Problem):
             yield slice(None), state, tuples(weights.decode(samples), samples.lengths)[:, None]
 
     def dual(self, mistakes: Mistakes) -> Array:
-        """Refuse: the updates of a sequence differ by the tags it was taken for."""
+        """Raise: the updates of a sequence differ by its predicted tags."""
         raise TypeError("a chain has no dual form: updates of a sequence differ by its predicted tags; see log[j]")
 
     def total(self, start: Any, mistakes: Mistakes, steps: int) -> Any:

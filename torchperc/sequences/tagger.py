@@ -98,7 +98,7 @@ class Tagger:
             templates: of the features; :meth:`Templates.default` for the number of feature columns if None.
             epochs: passes over the sentences; learning ends sooner if one is without a mistake.
             seed: of the order.
-            watch: called after each epoch; what it is told is in ``history``, too.
+            watch: called with each epoch's record, which is also in ``history``.
         """
         check_int("epochs", epochs, at_least=1)
         check_int("seed", seed, at_least=0)
@@ -184,7 +184,7 @@ class Tagger:
 
     @classmethod
     def load(cls, path: str | Path) -> Tagger:
-        """Read a tagger; a file that is none, is damaged or too new is a ``ValueError`` that says so.
+        """Read a tagger; a file that is damaged, too new or no tagger is a ``ValueError``.
 
         Example:
             >>> import tempfile

@@ -116,7 +116,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """The weights as a torch module, in the memory of ``coef_`` and ``intercept_``."""
         coef, intercept = np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)
         if not self.fit_intercept and intercept.any():
-            raise ValueError("fit_intercept=False, but the weights at hand have an intercept; use fit_intercept=True")
+            raise ValueError("fit_intercept=False, but the current weights have an intercept; use fit_intercept=True")
         net = self._new_net(coef.shape[1], len(coef), coef.dtype)
         net.weight.data = torch.from_numpy(coef)
         if net.bias is not None:

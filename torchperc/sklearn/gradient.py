@@ -111,9 +111,9 @@ class GradientDescent(LinearEstimator):
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     @np.errstate(over="ignore", invalid="ignore")
     def partial_fit(self: _E, X: Data, y: Data, classes: Data | None = None, sample_weight: Data | None = None) -> _E:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step per sample.
+        """Train for one epoch from the current weights: one step, or one step per sample.
 
-        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
+        A chunk may hold one class only; ``classes``, the list of all labels, is required on the first call.
         Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
         """
         self._check_parameters(online=True)

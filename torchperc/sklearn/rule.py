@@ -145,7 +145,7 @@ class PerceptronClassifier(LinearClassifier):
     def partial_fit(
         self, X: Data, y: Data, classes: Data | None = None, sample_weight: Data | None = None
     ) -> PerceptronClassifier:
-        """Online learning: one pass over these samples, going on from where the last call left off.
+        """Online learning: one pass over these samples, continuing from the last call.
 
         A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call. With
         ``select="averaged"`` all samples since the first call count. Nothing is held out.
@@ -170,7 +170,7 @@ class PerceptronClassifier(LinearClassifier):
         if not self.fit_intercept and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
         if self.kernel is not None and self.warm_start:
-            raise ValueError("warm_start=True needs weights to start from, which a kernel has none of; leave it out")
+            raise ValueError("warm_start=True needs weights, which a kernel does not have; omit it")
         options |= {name: getattr(self, name) for name in _TRAINER}
         if self.early_stopping and self.select == "last":  # the weights of the best epoch are restored
             options["select"] = "best-validation"
@@ -238,7 +238,7 @@ class PerceptronClassifier(LinearClassifier):
         """The mistakes of the run, bound to the training samples."""
         log: MistakeLog | None = vars(self).get("_log")
         if log is None:
-            raise AttributeError("log_ is there after fit, but not pickled nor converted; keep it with log_.save(path)")
+            raise AttributeError("log_ exists after fit, but is not pickled or converted; save it with log_.save(path)")
         return log
 
     @property

@@ -56,14 +56,14 @@ class Certificate(Claim):
             (Fraction(1, 2), Fraction(1, 2))
         """
         if self.witness is None or self.rows is None or len(self.labels) > 2 or not self.bias:
-            raise ValueError("point is for two classes with a bias, a witness and its data")
+            raise ValueError("point needs two classes with a bias, a witness and the data")
         every = zip(self.witness.samples, self.witness.rivals, self.witness.weights, strict=True)
         part = Witness(*zip(*(row for row in every if self.rows.y[row[0]] == 1), strict=True))
         *sums, total = verifier.combination(part, {i: self.rows.sample(i) for i in part.samples}, 2, True)
         return tuple(Fraction(value, total) for value in sums)
 
     def verify(self, X: Data | None = None, y: Data | None = None) -> bool:
-        """Return whether the proof holds for the data, in exact rational arithmetic, whoever found it.
+        """Return whether the proof holds for the data, checked in exact rational arithmetic.
 
         Without X and y it is about the data it was made from. Floats decide what they prove, by a rigorous bound on
         rounding errors; :mod:`torchperc.theory.verifier` does all in integers, by the standard library alone.
@@ -71,7 +71,7 @@ class Certificate(Claim):
         return self.verification_error(X, y) is None
 
     def verification_error(self, X: Data | None = None, y: Data | None = None) -> str | None:
-        """Return why :meth:`verify` says no; None if it says yes."""
+        """Return why :meth:`verify` fails, or None."""
         if (X is None) != (y is None):
             raise ValueError("verify takes X and y together, or neither")
         if X is not None:

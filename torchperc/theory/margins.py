@@ -143,7 +143,7 @@ def max_margin(
     tolerance: float = 1e-6,
     num_classes: int | None = None,
 ) -> MaxMargin:
-    """Return the largest margin γ* with bounds: of hyperplanes, or of updates (a regularized bias).
+    """Return the largest margin γ* with bounds, for a free or a regularized bias.
 
     - ``regularize_bias=False``: γ* = max min_n y_n·(w·x_n + b)/‖w‖, the largest distance of the nearest sample from a
       hyperplane; half the distance between the convex hulls of the two classes. A support vector machine finds it.

@@ -47,7 +47,7 @@ def class_count(num_classes: int | None) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Samples as points φ = (x, √β), to whose multiples the rule adds up: β is 1, max ‖x‖² or 0 by the bias step."""
+    """Samples as points φ = (x, √β), as the rule adds them; β is 1, max ‖x‖² or 0 by the bias step."""
 
     X: Any
     squared_norms: Array
@@ -81,7 +81,7 @@ class Points:
     def norm(self, weight: Tensor, bias: Tensor) -> float:
         """Return the length of weights where the update happens; a bias needs a bias step."""
         if bias.any() and not self.bias_scale:
-            found = f"bias_step={self.bias_step!r} has no place for a bias, found {float(bias[bias != 0][0]):g}"
+            found = f"bias_step={self.bias_step!r} allows no bias, found {float(bias[bias != 0][0]):g}"
             raise ValueError(f"{found}; choose the run's bias_step, or regularize_bias=False for distances")
         return weights_norm(weight, bias, self.bias_scale)
 

@@ -251,7 +251,7 @@ def parse(content: dict[str, Any]) -> Claim:
     except (TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
         raise RejectedError(f"the certificate is inconsistent: {error!r}") from None
     if content_of(claim)["checksum"] != content["checksum"]:  # an entry of another type, or one too many
-        raise RejectedError("the certificate is inconsistent: its entries are not written as they should be")
+        raise RejectedError("the certificate is inconsistent: an entry is malformed or unexpected")
     return claim
 
 
@@ -283,7 +283,7 @@ def _conditions(claim: Claim) -> Iterator[tuple[str, bool]]:
     yield "at least one sample and one feature", min(claim.samples, claim.features) >= 1
     yield "two or more different labels", 2 <= len(set(claim.labels)) == classes
     yield "two labels with signs", classes == 2 or not claim.signs
-    yield f"other evidence of {claim.kind!r}", EVIDENCE.get(claim.kind) == (plane is not None, witness is not None)
+    yield f"the evidence of {claim.kind!r}", EVIDENCE.get(claim.kind) == (plane is not None, witness is not None)
     units = 1 if claim.signs else classes
     for each in ([] if plane is None else [plane]) + list((witness and witness.null) or ()):
         yield "a weight for each feature", [len(row) for row in each.weight] == [claim.features] * units
@@ -365,7 +365,7 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
 
 
 class Digest:
-    """Names samples and labels by their values: the same for a CSV file, an array and a sparse matrix of them.
+    """Digest of samples and labels, the same for a CSV file, an array and a sparse matrix.
 
     Four digests are digested: the number of entries other than 0 of every sample (8 bytes each, the least first), the
     columns of these entries counted from 0 (4 bytes), their values (IEEE doubles, 8 bytes), the classes (8 bytes).
@@ -409,7 +409,7 @@ def read_rows(path: str | Path, claim: Claim, target: str | None = None) -> Iter
         number = _number(cell)
         label = cell if number is None else repr(number + 0.0).removesuffix(".0")
         if label not in codes:
-            raise RejectedError(f"{path}, line {line}: label {label!r} is none of the certificate's")
+            raise RejectedError(f"{path}, line {line}: label {label!r} is not in the certificate")
         values = []
         for name, cell in zip(others, row, strict=True):
             value = _number(cell)
@@ -515,7 +515,7 @@ def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
 
 
 def verify_file(certificate: str | Path, data: str | Path, target: str | None = None) -> str:
-    """Check a certificate file against a CSV file: a sentence if it holds, :class:`RejectedError` if it does not."""
+    """Return a sentence if a certificate file holds for a CSV file; else raise :class:`RejectedError`."""
     claim = parse(read_certificate(certificate))
     examine(claim, read_rows(data, claim, target))
     return f"valid: {claim.kind}, proved for all {claim.samples:,} samples of {data} in exact arithmetic"
@@ -530,8 +530,8 @@ class _Parser(argparse.ArgumentParser):
 def main(words: Sequence[str] | None = None) -> int:
     """Entry point of the stand-alone verifier: prints the outcome in one line and returns the exit code."""
     parser = _Parser(prog="verifier", description="Checks a certificate of separability exactly.", allow_abbrev=False)
-    parser.add_argument("certificate", help="a JSON file that torchperc separable --save wrote")
-    parser.add_argument("data", help="the CSV file it is about")
+    parser.add_argument("certificate", help="JSON file that torchperc separable --out wrote")
+    parser.add_argument("data", help="CSV file of its data")
     parser.add_argument("--target", help="column of labels, by name or position from 1 (default: the last)")
     arguments = parser.parse_args(words)
     try:

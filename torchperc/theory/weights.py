@@ -38,7 +38,7 @@ class Bracket(NamedTuple):
 
 
 def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
-    """Return the bracket of a run from its scores: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
+    """Return the bracket of a run from its scores: min y·s/‖w_t‖ and ‖w_t − w₀‖/Σ c.
 
     The bounds are −∞ for zero weights and ∞ without a mistake.
 

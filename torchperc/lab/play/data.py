@@ -52,7 +52,7 @@ def play(
     out: str | Path | None = None,
     height: int = HEIGHT,
 ) -> Play | PlayWidget:
-    """The interactive page on data of one's own: the rule step by step, conventions, the proof, the gradient.
+    """Open the interactive page on your data: the rule step by step, conventions, proof, gradient.
 
     In a notebook it returns a widget that shows the page and hands the edited points back as ``.X`` and ``.y``; this
     needs ``pip install 'torchperc[notebook]'``, without which the page is shown and hands nothing back. Elsewhere the
@@ -66,7 +66,7 @@ def play(
         trainer: whose conventions the page begins with; also those of a run in ``log`` that does not store them.
         features: two features by name, or by position from 1.
         names: of all features; those of a data frame by default.
-        samples: draw so many of them at random.
+        samples: number to draw at random.
         out: the file to write.
         height: pixels in a notebook.
 
@@ -84,7 +84,7 @@ def play(
     elif not _in_notebook():
         print(f"the page: {made.open()}")
     elif importlib.util.find_spec("anywidget") is None:
-        why = "the page cannot hand points back; install anywidget with: pip install 'torchperc[notebook]'"
+        why = "edits cannot be read back; install anywidget with: pip install 'torchperc[notebook]'"
         warnings.warn(why, stacklevel=2)
     else:
         from torchperc.lab.play.widget import Coding, PlayWidget
@@ -115,7 +115,7 @@ def content_of(
         raise TypeError(f"{'y' if y is None else 'X'} is missing; give samples X and labels y, or neither")
     for name, value in {"names": names, "features": features}.items():
         if value is not None and X is None and log is None:
-            raise ValueError(f"{name}={value!r} is about features of data; give X and y, or a log")
+            raise ValueError(f"{name}={value!r} needs data; give X and y, or a log")
     if samples is not None and (X is None or log is not None):
         raise ValueError(f"samples={samples!r} draws from X and y; a log is replayed with all of its samples")
     names = getattr(X, "columns", None) if names is None else names  # of a data frame
@@ -129,7 +129,7 @@ def content_of(
         log, told = load_log(Path(log), table)
         shown |= told
     elif table is not None:
-        raise ValueError("X and y were given beside a log, which has its own data; leave them out")
+        raise ValueError("X and y were given beside a log, which has its own data; omit them")
     return content_of_log(log, table=table, names=names, **shown)
 
 
@@ -143,7 +143,7 @@ def content_of_data(
     """The content of a page that begins with two features of a data set; a description says what is not shown."""
     assert table is not None
     if not table.labels:
-        raise ValueError("the target is a quantity, and the page shows classes; choose a column of labels")
+        raise ValueError("the target is numeric, but the page needs classes; choose a column of labels")
     if len(table.labels) > MAX_CLASSES:
         why = f"y has {len(table.labels)} classes; at most {MAX_CLASSES} are shown. Compare one with the rest by "
         raise ParameterError(why, Option("positive", table.labels[0]))
@@ -224,13 +224,13 @@ def _conventions(trainer: RuleTrainer) -> dict[str, Any]:
         raise TypeError(f"trainer must be a RuleTrainer, found {type(trainer).__name__}")
     for name in ("kernel", "class_weight", "distributed"):
         if getattr(trainer, name) is not None:
-            raise ValueError(f"the page has no {name}; leave it out of the trainer")
+            raise ValueError(f"the page has no {name}; omit it")
     if not isinstance(trainer.order, str):
         raise ValueError("the page has no order of sample numbers; use order='given', 'shuffled' or 'random-mistake'")
     if trainer.select == "best-validation":
-        raise ValueError("the page has no validation set; use another select than 'best-validation'")
+        raise ValueError("the page has no validation set; use a select other than 'best-validation'")
     if trainer.seed >= 2**53:
-        raise ValueError(f"seed={trainer.seed} is beyond the integers of a page; use one below 2**53")
+        raise ValueError(f"seed={trainer.seed} is too large for the page; use one below 2**53")
     return {name: getattr(trainer, name) for name in _CONVENTIONS} | {"bias_step": trainer.bias_step or "unit"}
 
 
@@ -325,10 +325,10 @@ def two_features(names: Sequence[str], features: Sequence[str | int] | None) -> 
         position = int(text) - 1 if text.isascii() and text.isdigit() else -1
         position = list(names).index(text) if text in names else position
         if not 0 <= position < len(names):
-            why = f" is no feature; choose two of {listed}, or their positions from 1"
+            why = f" is unknown; choose two of {listed}, or their positions from 1"
             raise ParameterError(Option("features", each), why)
         if position in found:
-            raise ParameterError(Option("features", list(wanted)), f" is one feature twice; choose two of {listed}")
+            raise ParameterError(Option("features", list(wanted)), f" repeats a feature; choose two of {listed}")
         found.append(position)
     return found[0], found[1]
 

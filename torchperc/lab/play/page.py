@@ -55,12 +55,12 @@ class Play:
         return frame(self.content["title"]).replace("{{ content }}", as_block(self.content), 1)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page atomically to a file, which is all that is needed to show it anywhere."""
+        """Write the page atomically to one self-contained file."""
         write_atomically(Path(path), self.html.encode())
         return Path(path)
 
     def open(self) -> Path:
-        """Write the page to a temporary folder, show it in the browser if there is one, and say where it is."""
+        """Write the page to a temporary folder, open it in the browser if there is one, return its path."""
         path = self.save(Path(tempfile.mkdtemp(prefix="torchperc-play-"), "play.html"))
         webbrowser.open(path.as_uri())
         return path

@@ -20,10 +20,10 @@ from torchperc.lab.play.page import HEIGHT, SANDBOX, Play
 
 @dataclass(frozen=True)
 class Coding:
-    """How samples and labels are handed back: as tensors or arrays, of the types and label values that were given.
+    """Converts points and classes of the page back to the types and label values that were given.
 
     A class that was added on the page has a label that follows: of −1/+1, all become class indices 0 … K − 1; other
-    numbers go on after the largest; words go on with "class 3".
+    numbers continue after the largest, words with "class 3".
 
     Example:
         >>> coding = Coding.of(np.zeros((2, 2)), ["yes", "no"])
