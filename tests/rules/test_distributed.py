@@ -178,7 +178,7 @@ def test_resuming_is_the_undisturbed_run():
         assert found[2] == whole[2]
     for error in processes.run(3, _epochs, X, y, options, state, 1):
         assert isinstance(error, ValueError)
-        assert "made by 2 processes, found 3" in str(error)
+        assert "2 processes, found 3" in str(error)
     for error in processes.run(2, _epochs, X[::-1].copy(), y[::-1].copy(), options, state, 1):
         assert isinstance(error, ValueError)
         assert "belongs to other data" in str(error)

@@ -91,7 +91,7 @@ def test_a_given_gamma_sets_the_bound():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"orders": [[0, 1, 2, 4]]}, "names sample 4"),
+        ({"orders": [[0, 1, 2, 4]]}, "sample 4"),
         ({"orders": [[0.0, 1, 2, 3]]}, "integer sample numbers"),
         ({"orders": [[0, 1, 2, 3]], "seeds": [1]}, "give one of them"),
         ({"seeds": []}, "must not be empty"),

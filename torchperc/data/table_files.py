@@ -71,7 +71,7 @@ class ReadOptions:
     """How a file is read; ``read``, ``learn`` and ``apply`` share it, and a model remembers it.
 
     Args:
-        missing: what to do about missing values. ``"error"`` names them; ``"drop"`` drops their rows and counts them in
+        missing: what to do about missing values. ``"error"`` stops and names them; ``"drop"`` drops their rows, see
             ``Dataset.dropped``; ``"mean"`` imputes the mean of a number or date, the fraction of each level of a
             category, and no words for a text. A missing label is never imputed.
         na: further signs of a missing value, such as ``"-"``, beside empty cells, ``NA``, ``nan``, ``null`` and ``?``.

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 from torchperc.samples.mapped import chunked, is_chunked
+from torchperc.samples.parallel import one_thread
 from torchperc.theory.learning_rate import auto_lr
 
 if TYPE_CHECKING:
@@ -89,13 +90,8 @@ def few_threads(data: PreparedData) -> Iterator[None]:
     are cut depends on the number of threads, so all commands decide by this.
     """
     samples, features = data.parts[0][0].shape
-    before = torch.get_num_threads()
-    if samples * features * (data.classes or 1) <= _SMALL:
-        torch.set_num_threads(1)
-    try:
+    with one_thread() if samples * features * (data.classes or 1) <= _SMALL else nullcontext():
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 # --- ways to learn ------------------------------------------------------------------------------------------------

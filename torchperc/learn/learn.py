@@ -52,25 +52,24 @@ def learn(
     report, and below it each candidate with its weights and its curves by epoch (``metrics.csv``).
 
     Whether the training data are separable is proved on the way if they have at most 400,000 numbers, and at most
-    1,000,000 numbers times classes; else :func:`torchperc.theory.separability` does that.
+    1,000,000 numbers times classes; for larger data use ``torchperc separable``.
 
     Args:
         source: a file (CSV, TSV, Parquet, svmlight, ``.npy``, ``.npz``), a pattern such as ``data/part-*.parquet``,
-            several files, or a data set by name, such as iris; from Python also a data frame, or features X (N, d).
-        target: the column of labels or numbers, by name or by position from 1; the last one by default. Of features X
-            the labels or numbers y (N,) themselves.
-        folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
-            run can use it while this one is made.
-        split: fractions of training, validation and test; validation must have some.
+            several files, or a data set by name, such as iris; in Python also a data frame or an array X (N, d).
+        target: the column of labels or numbers, by name or by position from 1; the last one by default. With an array
+            X, the array y (N,).
+        folder: folder of the run; by default ``runs/NAME``, or ``runs/NAME-2`` if that exists. It is locked while the
+            run is made.
+        split: fractions of training, validation and test samples; validation must not be empty.
         scale: ``"auto"``, ``"standard"``, ``"minmax"``, ``"maxabs"`` or ``"none"``.
-        max_epochs: epochs at most; 30 by rule and 200 full-batch steps if not given. From 20,000 training samples on,
-            and with data larger than memory, they are fewer, and descent on the squared and the logistic loss makes one
-            step per sample.
-        seed: of split and order.
+        max_epochs: maximum number of epochs; by default 30 for the rule and 200 full-batch steps. With 20,000 training
+            samples or more, or data larger than memory, the defaults are lower, and descent on the squared and the
+            logistic loss makes one step per sample.
+        seed: random seed of split and order.
         dtype: ``"float32"`` or ``"float64"``.
-        overwrite: replace a run that is in the folder.
-        task: ``"classification"`` or ``"regression"``; by default what the target looks like, see
-            :func:`torchperc.data.read`.
+        overwrite: replace an earlier run in the folder.
+        task: ``"classification"`` or ``"regression"``; inferred from the target by default.
         report: write ``report.html`` and ``card.md``; without them no picture is drawn.
         watch: called with the name of what comes next.
         options: how a file is read, those of :func:`torchperc.data.read`: ``missing``, ``categories``, ``ignore``, …

@@ -268,7 +268,10 @@ def _check_labels(s: Tensor, y: Tensor) -> bool:
         raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long(), and {real}")
     if _holds_anywhere((y < 0) | (y >= s.shape[-1]) if classes else (y != 1) & (y != -1)):
         known = f"class indices 0 to {s.shape[-1] - 1}" if classes else "-1 and +1"
-        raise ValueError(f"labels must be {known}, found {y.unique().tolist()[:5]}; map yours to them; {real}")
+        found, remedy = y.unique().tolist()[:5], "number yours from 0"
+        if not classes:
+            remedy = "use 2 * y - 1" if found == [0, 1] else "for several classes use MulticlassPerceptron"
+        raise ValueError(f"labels must be {known}, found {found}; {remedy}; {real}")
     return classes
 
 
@@ -280,7 +283,7 @@ def _has_classes(s: Tensor, y: Tensor) -> bool:
             raise TypeError(f"{name} must be a tensor, found {found}; use torch.as_tensor, and real numbers")
     if s.shape != y.shape and (s.shape[:-1] != y.shape or s.shape[-1] < 2):
         found = f"scores have shape {tuple(s.shape)} and y {tuple(y.shape)}"
-        raise ValueError(f"{found}; they must be equal (see scores.squeeze(-1)), or for K classes (…, K) and (…,)")
+        raise ValueError(f"{found}; they must be equal (use squeeze(-1) on one), or for K classes (…, K) and (…,)")
     return s.shape != y.shape
 
 

@@ -351,8 +351,9 @@ class RuleRun:
         if "counted" not in state:
             raise ValueError("the saved run was made by an earlier version of torchperc; start again")
         if state["data"] != self._data:
-            made = f"made by {len(state['data'])} processes, found {len(self._data)}"
-            raise ValueError(f"the saved run belongs to other data ({made}); resume it with the same X and y")
+            count, now = len(state["data"]), len(self._data)
+            why = "other data; resume it with the same X and y" if count == now else f"{count} processes, found {now}"
+            raise ValueError(f"the saved run belongs to {why}")
         about = self.problem.describe()
         for name, value in state["about"].items():
             if about.get(name) != value:

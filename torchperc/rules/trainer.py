@@ -92,7 +92,11 @@ class RuleTrainer:
         self.engine = engine if callable(engine) else check_choice("engine", engine, ENGINES)
         self.seed = check_int("seed", seed, at_least=0)
         self.class_weight = make.check_class_weight(class_weight)
-        self.kernel = _kernel(kernel, kernel_options)
+        self.kernel: Kernel | None = None
+        if kernel is not None or kernel_options:
+            from torchperc.rules.kernel import Kernel  # which a linear net does without
+
+            self.kernel = Kernel.checked(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
         self._check_combination()
@@ -268,15 +272,6 @@ class RuleTrainer:
         """Refuse options that need all samples at once."""
         for option in self._not_online:
             raise ValueError(f"{option} needs all samples, which partial_fit never sees together; use fit")
-
-
-def _kernel(kernel: Any, options: dict[str, Any]) -> Kernel | None:
-    """Return the kernel of a name with its own options, ``None`` for none."""
-    if kernel is None and not options:
-        return None
-    from torchperc.rules.kernel import Kernel  # which a linear net does without
-
-    return Kernel.checked(kernel, options)
 
 
 def has_own_rule(net: object) -> bool:

@@ -41,7 +41,6 @@ class CsrParts:
         if isinstance(pieces, str | Path) or not len(pieces):
             raise ValueError(f"pieces must be a list of .npz files or CSR arrays, found {pieces!r}")
         self.pieces = tuple(pieces)
-        self.folder: object = None  # of pieces that are there as long as this object
         shapes = [_read(_stored_shape, piece) if isinstance(piece, str | Path) else piece.shape for piece in pieces]
         if len({shape[1] for shape in shapes}) > 1:
             widths = ", ".join(str(shape[1]) for shape in shapes)
