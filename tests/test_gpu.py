@@ -106,7 +106,9 @@ RULES = [
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("options", RULES, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize(
+    "options", RULES, ids=lambda options: "-".join(str(getattr(v, "__name__", v)) for v in options.values())
+)
 def test_rule(device, options, classes):
     X, y = data(classes, count=12)
     kernel = "kernel" in options

@@ -147,9 +147,7 @@ def sweep(
     labels = check_labels(y, len(rows), num_classes).cpu().numpy()
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds cannot be combined; give one of them")
-    starts: list[tuple[Any, ...]] = [
-        (number, None, row) for number, row in enumerate(["given"] if orders is None else orders)
-    ]
+    starts: list[Any] = [(k, None, order) for k, order in enumerate(["given"] if orders is None else orders)]
     if seeds is not None:
         starts = [(None, check_int("seeds", seed, at_least=0), "shuffled") for seed in seeds]
     choices = itertools.product(starts, *(np.ravel(values).tolist() for values in (lr, margin)))

@@ -60,8 +60,7 @@ def read_checksummed(
             raise ValueError("its checksum does not match")
     except Exception as error:  # whatever safetensors and json make of a damaged file
         raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); {remedy}") from None
-    texts = {name: text for name, text in metadata.items() if name not in _FORMAT}
-    return tensors, texts, found is not None
+    return tensors, {name: text for name, text in metadata.items() if name not in _FORMAT}, found is not None
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
