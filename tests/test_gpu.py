@@ -149,7 +149,7 @@ def test_samples_are_copied_to_the_cpu_once_and_the_weights_back(device, classes
     result.write_to(net)
     assert torch.equal(net.weight.cpu(), result.model.weight)
     on_device = tp.RuleTrainer(max_epochs=4, engine="reference").start(net, X.to(device), y.to(device))
-    assert on_device.samples.device.type != "cpu"
+    assert on_device.problem.samples.device.type != "cpu"
 
 
 def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):

@@ -131,6 +131,7 @@ def test_the_rule_and_descent_take_sparse_tensors(classes):
 
 
 BAD = [
+    (lambda n, x, y: n.predict(x), "net", lambda x: sp.csr_array(x.numpy()), TypeError, "found csr_array"),
     (tp.RuleTrainer().fit, "net", lambda x: x.to_sparse_csr(), ValueError, r"X\[7, 3\] = nan is not a finite number"),
     (tp.RuleTrainer().fit, "narrow", lambda x: x.to_sparse_csr(), ValueError, "X has 6 features but 5 are needed"),
     (tp.RuleTrainer().fit, "net", lambda x: x.bfloat16().to_sparse_csr(), TypeError, r"dtype torch\.bfloat16"),

@@ -46,6 +46,8 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
     """
     if not is_gate(name):
         raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch type such as torch.float64, found {dtype!r}")
     rows = torch.tensor([*itertools.product((0, 1), repeat=_PARITIES.get(name.lower(), 2))])
     truth = _GATES.get(name.upper())
     labels = rows.sum(1) % 2 if truth is None else torch.tensor([*map(int, truth)])

@@ -46,6 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if not is_sparse(x):
         return F.linear(x, weight, bias)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, found {type(x).__name__}; use torch.sparse_csr_tensor, or x.toarray()")
     if x.dim() != 2 or x.shape[1] != weight.shape[1]:
         raise ValueError(f"x has shape {tuple(x.shape)} but (N, {weight.shape[1]}) is needed by the weight")
     if x.dtype != weight.dtype or x.device != weight.device:

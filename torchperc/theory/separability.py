@@ -322,8 +322,8 @@ class SearchSpace:
         self.keys = np.arange(len(problem)) if keys is None else keys
         low, high = problem.limits
         half, middle = high / 2 - low / 2, low / 2 + high / 2
-        far = (np.abs(middle) > 4 * half) & (problem.bias and not is_sparse(problem.X))
-        step = np.frexp(half)[1] - 3  # the centre is rounded to few bits
+        far = (np.abs(middle) / 4 > half) & (problem.bias and not is_sparse(problem.X))
+        step = np.frexp(np.where(half > 0, half, middle))[1] - 3  # the centre is rounded to few bits
         rounded = np.ldexp(np.round(np.ldexp(middle, -step)), step)
         self.centre = np.where(far, np.where(half > 0, rounded, low), 0.0)
         largest = np.maximum(np.abs(high - self.centre), np.abs(low - self.centre))
