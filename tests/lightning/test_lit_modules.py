@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from plain import CHATTER, History, trained
+from pytorch_lightning.demos.boring_classes import BoringModel
 from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 from torchmetrics.classification import MulticlassAccuracy
@@ -168,6 +169,11 @@ def test_lms_descends_to_least_squares(targets):
 
 
 # --- the notes' protocols ---
+
+
+def test_epsilon_stop_says_that_there_is_no_loss_to_watch():
+    with pytest.raises(ValueError, match="loss/train"):
+        trained(BoringModel(), BoringModel().train_dataloader(), epochs=2, callbacks=[L.EpsilonStop()])
 
 
 def test_epsilon_stop_is_that_of_the_plain_loop():

@@ -69,6 +69,8 @@ def learn(source: Any, **options: Any) -> None:
     head, rows = comparison(learned.candidates, learned.baseline)
     print_table(head, [(f"{row[0]} ◂" if row[0] == best.name else row[0], *row[1:]) for row in rows])
     say(f"◂ kept: {best.name}, the first with the lowest validation {kind}")
+    if not model.regression:
+        say("rule is the averaged perceptron; its verdict refers to the final epoch")
     for note in learned.notes:
         say(f"Note: {note}.")
     if test is not None:

@@ -48,7 +48,7 @@ def demo(folder: Path) -> None:
     curves = Section("All runs", curve_blocks({name: curves_of(path) for name, path in folders.items()}))
     Report.joined("torchperc demo", _LEAD, reports, curves).save(folder / "report.html")
     print(f"pictures in {folder}: {', '.join(sorted(path.name for path in folder.glob('*.png')))}")
-    print(f"curves, boundaries and weights:  tensorboard --logdir {folder}")
+    print(f"curves and boundaries:  tensorboard --logdir {folder}")
     print(f"everything on one page, with proofs:  {folder / 'report.html'}")
     print("next: README.md, or data of your own:  torchperc learn yours.csv")
 
