@@ -266,8 +266,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             return np.asarray(scores.argmax(1))
         return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64).reshape(-1)
 
-    # --- input ---
-
     def _samples(
         self, X: Data, y: Data, sample_weight: Data | None, *, go_on: bool, online: bool = False, classes: Any = None
     ) -> Samples:
@@ -290,7 +288,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         except ValueError as error:
             raise ValueError(f"{error}; name all classes on the first call, or use warm_start=False") from None
         weight = self._weights(codes, encoder.classes_, X, sample_weight)
-        counted = encoder.classes_[np.unique(codes[weight > 0])].tolist()
+        counted = encoder.classes_[np.flatnonzero(np.bincount(codes, weight))].tolist()
         if not online and len(counted) < 2:
             left = "y" if weight.all() else "y, after what sample_weight and class_weight leave out,"
             why = f"{left} has one class only, found {counted}"
@@ -300,6 +298,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
     def _weights(self, codes: Array, classes: Array, X: Any, sample_weight: Data | None) -> Array:
         """Return the weight of each sample, its own times that of its class."""
         weights: Array = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if self.class_weight is None:
+            return weights
         if isinstance(self.class_weight, Mapping):
             for label, value in self.class_weight.items():
                 check_number(f"class_weight[{label!r}]", value, at_least=0)
