@@ -279,7 +279,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             _check_partial_fit_first_call(self, classes)
         X, y = self._validated(X, y, reset=not go_on)
         try:
-            check_classification_targets(y)
+            check_classification_targets(y[:1] if y.dtype.kind in "biu" else y)  # integers are always classes
         except ValueError as error:
             raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
         encoder = LabelEncoder()
