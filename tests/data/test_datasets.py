@@ -384,3 +384,9 @@ def test_bad_requests_name_parameter_and_value(call, message):
 def test_wrong_types_are_named():
     assert "found int 3" in said_by(lambda: load(3), TypeError)
     assert "net must be a Perceptron" in said_by(lambda: unscaled(nn.Conv1d(1, 1, 1), MinMax().fit(ROW)), TypeError)
+
+
+def test_a_gate_of_a_wrong_type_is_refused():
+    for dtype in (float("nan"), "float64", -1):
+        with pytest.raises(TypeError, match=f"dtype .*{dtype}"):
+            tp.data.gate("AND", dtype=dtype)

@@ -119,6 +119,10 @@ def test_all_problems_are_one_message_with_what_settles_them(tmp_path):
     made = read(path, missing="mean", ignore=["id", "code"])
     assert made.names == ("age", "n")
     assert torch.equal(read(path, missing="mean", ignore="id,code").X, made.X)
+    path.write_text(path.read_text().replace("c9,9,", "c9,4o,"))  # a typo, which may be counted as missing
+    said = said_by(lambda: read(path, ignore=["id", "code"]))
+    assert said.endswith("missing='mean' na=['4o']")
+    assert len(read(path, missing="mean", na="4o", ignore=["id", "code"]).missing_positions) == 2
 
 
 def test_what_may_be_a_mistake_is_said(tmp_path):

@@ -51,9 +51,11 @@ class Board(pl.Callback):
         self.picture_every = check_int("picture_every", picture_every, at_least=0)
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._room, self._pictured, self._laid_out = SAMPLES, -1, False
+        self._metrics: dict[str, Tensor] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin without samples."""
+        self._metrics = trainer.callback_metrics
         self._batches, self._room, self._pictured, self._laid_out = [], SAMPLES, -1, False
         if self.picture_every and _boards(trainer):
             require_packages("Board(picture_every > 0)", "matplotlib")
@@ -73,8 +75,8 @@ class Board(pl.Callback):
             self._room -= len(labels)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *batch: Any) -> None:
-        """Tell callbacks the steps made, which are in the names of checkpoints."""
-        pl_module.log("step", float(trainer.global_step), on_step=True, on_epoch=False, logger=False)
+        """Keep the steps made among the metrics, for names of checkpoints; logging them takes ten times as long."""
+        self._metrics["step"] = torch.tensor(float(trainer.global_step))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log, after the first epoch, the charts of what is logged, and pictures."""
@@ -133,7 +135,7 @@ def charts_of(logged: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _log_step(module: pl.LightningModule, value: int, logger: bool | None = None) -> None:
-    """Log the metric "step": loggers take it as the x-axis, callbacks for the steps made; the last one counts."""
+    """Log the metric "step", the x-axis of loggers; without a logger only callbacks see it, in place of the x-axis."""
     module.log("step", float(value), on_step=False, on_epoch=True, batch_size=1, sync_dist=True, logger=logger)
 
 
