@@ -12,10 +12,9 @@ from typing import Any, cast
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
 from torchperc.model.model_file import MODEL, load_safetensors
-from torchperc.reports import classification, regression
+from torchperc.reports import sections
 from torchperc.reports.page import Block, Code, Report, Text
 from torchperc.reports.results import CONFIG, curves_of
-from torchperc.reports.sections import Training
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.trainer import RuleTrainer
@@ -82,6 +81,5 @@ def of_module(
         command = shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])
         config = Code((folder / CONFIG).read_text())
         again = [Text("The config and the versions below reproduce the run:"), Code(command), config]
-    known = Training(again, how, {"": curves_of(folder)}, sentence, result=getattr(module, "result", None))
-    make = regression.of_module if isinstance(module, LitRegressor) else classification.of_module
-    return make(title, module, data, known)
+    known = sections.Training(again, how, {"": curves_of(folder)}, sentence, result=getattr(module, "result", None))
+    return sections.of_module(title, module, data, known)
