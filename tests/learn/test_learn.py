@@ -53,7 +53,7 @@ def test_the_folder_holds_what_was_promised(learned):
     _, _, found = learned
     names = {path.name for path in found.folder.iterdir()}
     assert names == {
-        "card.md", "lms", "logistic", "metrics.csv", "perceptron", "report.html", "results.json", "rule",
+        "lms", "logistic", "metrics.csv", "perceptron", "report.html", "results.json", "rule",
         "weights.safetensors",
     }  # fmt: skip
     for each in found.candidates:
@@ -235,7 +235,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch, unpainted):
+def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch, unpainted, words):
     from scipy.sparse import csr_array, random_array
     from sklearn.datasets import dump_svmlight_file
 
@@ -243,10 +243,10 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
     y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
     dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
-    monkeypatch.setattr("torchperc.reports.classification._LOOKED_AT", 400)
+    monkeypatch.setattr("torchperc.reports.sections._LOOKED_AT", 400)
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
-    page = (found.folder / "card.md").read_text()
-    assert f"({found.best.validation.wrong} of 60) |" in page
+    page = words(found.folder)
+    assert f"({found.best.validation.wrong} of 60)" in page
     assert "of 180 training samples" in page
     assert found.model.scaler.kind == "maxabs"
     run("apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
@@ -367,7 +367,6 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypat
         *run("report", run_folder),
         *run(f"no such command {bad}", code=2),
         (tmp_path / run_folder / "report.html").read_text(),
-        (tmp_path / run_folder / "card.md").read_text(),
     ]
     assert [text for text in seen if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)] == []
     assert r"low\x1b]0;title\x07\x1b[2J" in seen[0]

@@ -35,8 +35,7 @@ def test_a_report_can_be_made_of_what_is_left(tmp_path, call, kind, monkeypatch,
     found = learn(source, folder=tmp_path / "run", max_epochs=4)
     page = (found.folder / "report.html").read_bytes()
     assert (found.best is found.candidates[0]) == (kind != "gradient")
-    assert call("report", found.folder, "--card", tmp_path / "card.md")[::2] == (0, "")
-    assert (tmp_path / "card.md").read_text() == (found.folder / "card.md").read_text()
+    assert call("report", found.folder)[::2] == (0, "")
     assert (found.folder / "report.html").read_bytes() == page
     if kind != "quantity":
         assert str(found.best.validation) in page.decode()
@@ -64,7 +63,7 @@ def test_the_rule_and_the_losses_are_trained_as_by_their_own_functions(tmp_path)
     torch.testing.assert_close(net.weight.detach(), tp.FittedModel.load(found.folder / "logistic").net.weight)
 
 
-def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted):
+def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted, words):
     made = []
     decide = tp.theory.separability
 
@@ -77,20 +76,18 @@ def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted):
     assert found.best.name != "rule"  # else its own proof would be at hand
     assert found.candidates[0].verdict == "NOT_SEPARABLE"
     assert made == [found.best.training.samples]
-    assert (
-        "The proof was checked again, in exact rational arithmetic: it holds" in (found.folder / "card.md").read_text()
-    )
+    assert "The proof was checked again, in exact rational arithmetic: it holds" in words(found.folder)
 
 
 @pytest.mark.slow
-def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, monkeypatch, unpainted):
+def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, monkeypatch, unpainted, words):
     monkeypatch.setattr("torchperc.reports.results.PROVED_BY_CLASSES", 800)  # 72 samples of 4 numbers, 3 classes: 864
     two = learn(table(tmp_path / "two.csv"), folder=tmp_path / "two", max_epochs=3)
     three = learn(table(tmp_path / "three.csv", 3), folder=tmp_path / "three", max_epochs=3)
     assert (two.candidates[0].verdict, three.candidates[0].verdict) == ("NOT_SEPARABLE", "BUDGET")
-    card = (three.folder / "card.md").read_text()
-    assert "72 samples with 4 features in 3 classes are beyond the budget of a proof in a report" in card
-    assert "torchperc separable, or theory.separability, decides without a limit" in card.replace("\\", "")
+    said = words(three.folder)
+    assert "72 samples with 4 features in 3 classes are beyond the budget of a proof in a report" in said
+    assert "torchperc separable, or theory.separability, decides without a limit" in said
 
 
 PROGRAM = """
@@ -147,7 +144,6 @@ def test_nothing_is_imported_that_is_not_needed(tmp_path):
     assert "matplotlib" in told[1]
     runs = tmp_path / "runs"
     assert not (runs / "good" / "report.html").exists()
-    assert not (runs / "good" / "card.md").exists()
     assert (runs / "good-2" / "report.html").is_file()
     assert "torchperc report runs/good\n" in done.stdout
     assert "open runs/good-2/report.html\n" in done.stdout

@@ -305,7 +305,7 @@ def demo(*, out: str = "runs/demo") -> None:
     """Show a tour: AND, XOR, noisy data, by rule and by gradient.
 
     AND learned by rule and by gradient, side by side; XOR, which one layer cannot learn and two can; noisy data. Prints
-    the tour; writes pictures, event files for TensorBoard and report.html.
+    the tour; writes pictures, event files for TensorBoard and a report of each run.
 
     Args:
         out: folder of the files

@@ -70,7 +70,7 @@ def learn(
         dtype: ``"float32"`` or ``"float64"``.
         overwrite: replace an earlier run in the folder.
         task: ``"classification"`` or ``"regression"``; inferred from the target by default.
-        report: write ``report.html`` and ``card.md``; without them no picture is drawn.
+        report: write ``report.html``; without it no picture is drawn.
         watch: called with the name of what comes next.
         options: how a file is read, those of :func:`torchperc.data.read`: ``missing``, ``categories``, ``ignore``, …
 
@@ -82,7 +82,7 @@ def learn(
         ['low', 'high']
         >>> learned = learn("breast-cancer", folder=tempfile.mkdtemp() + "/cancer", max_epochs=10)
         >>> learned.best.validation.error < 0.05, sorted(path.name for path in learned.folder.iterdir())[:4]
-        (True, ['card.md', 'lms', 'logistic', 'metrics.csv'])
+        (True, ['lms', 'logistic', 'metrics.csv', 'perceptron'])
     """
     for name, flag in (("overwrite", overwrite), ("report", report)):
         check_bool(name, flag)
