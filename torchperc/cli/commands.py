@@ -159,8 +159,7 @@ def report_of(folder: Path) -> Report:
         if not isinstance(module, runs.Module):
             why = f"describes a {type(module).__name__}; a report is of a LitRule, LitClassifier or LitRegressor"
             raise ValueError(f"{folder / results.CONFIG} {why}")
-        ended, title = runs.restore(module, data, folder), folder.resolve().name or str(folder)
-        return runs.of_module(title, module, data, folder=folder, sentence=ended)
+        return runs.of_module(module, data, folder, runs.restore(module, data, folder))
     why = "neither a config.yaml nor a results.json is there"
     raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
 

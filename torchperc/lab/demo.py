@@ -13,7 +13,7 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_
 from torchperc.lightning.loader import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
-from torchperc.reports import Text, runs
+from torchperc.reports import runs
 from torchperc.reports.text import columns, figures, percent, weights
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
@@ -76,8 +76,7 @@ def _train(run: _Run, folder: Path) -> list[str]:
     shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else run.shown
     if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
         shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
-    again = [Text("The run is one of those that torchperc demo makes.")]
-    runs.of_module(folder.name.replace("-", " "), lit, data, folder=folder, again=again).save(folder / "report.html")
+    runs.of_module(lit, data, folder).save(folder / "report.html")
     return [str(trainer.current_epoch), shown, train, test]
 
 

@@ -17,7 +17,6 @@ from torchperc import plots, theory
 from torchperc._checks import Data, check_labels, is_sparse
 from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.loader import SliceLoader, part_size, predictions
-from torchperc.nn.heads import Head
 from torchperc.plots.charts import errors_by_epoch
 from torchperc.plots.classifiers import classifier, codes_of
 from torchperc.plots.style import label_names
@@ -31,7 +30,6 @@ from torchperc.samples.mapped import CsrParts, chunked, is_chunked
 from torchperc.theory.certificate import Certificate
 
 Rows = Sequence[tuple[str, str]]
-Answers = Mapping[str, tuple[Tensor, Tensor]]  # predictions, and labels or targets, by set; the last judges
 Scores = Mapping[str, tuple[str, str]]  # of the model and of the baseline, by set
 _SETS = ("training", "validation", "test")
 _FEW = 6  # classes whose weights and confusions are listed one by one
@@ -74,7 +72,6 @@ def report(
     *,
     title: str = "A perceptron",
     held_out: Mapping[str, tuple[Data, Data]] | None = None,
-    head: Head | None = None,
     names: Sequence[str] | None = None,
     labels: Sequence[object] | None = None,
     config: str | None = None,
@@ -82,12 +79,11 @@ def report(
     """Report a trained classifier: what it learned, confusion, curves, boundary, data, verdict with proof, bound.
 
     Args:
-        model: a ``RuleResult``, or a net.
+        model: a ``RuleResult``, or a net, whose ``head`` decides if it has one, else a perceptron's.
         X: the training samples.
         y: labels −1/+1, or class indices.
         title: of the page.
         held_out: other data by name, such as ``{"test": (X, y)}``; the page opens with the error on the last.
-        head: decides; a net's own by default, else a perceptron's.
         names: of the features.
         labels: names of the classes, in the order −1, +1 or 0 … K−1.
         config: how the run is made again, as text that is shown as it is.
@@ -103,13 +99,13 @@ def report(
         >>> "the bound is 51" in report(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), X, y).html()
         True
     """
-    known, again = classifier(model, head), "The page was made from a model in memory, whose config is not known."
+    known, again = classifier(model), "The page was made from a model in memory, whose config is not known."
     result = model if isinstance(model, RuleResult) else None
     if result is not None:
         again += f" The digest of data and labels is {result.log.problem.samples.hash(result.log.y)}."
     training = Training(result=result, again=[Text(again) if config is None else Code(config)])
     sets = {name: (known.admit(A), b) for name, (A, b) in {"training": (X, y), **(held_out or {})}.items()}
-    return _of_classifier(str(title), Classified(model, sets, training, head, names, labels))
+    return _of_classifier(str(title), Classified(model, sets, training, names, labels))
 
 
 def of_module(title: str, module: Any, data: PreparedData, training: Training) -> Report:
@@ -118,7 +114,7 @@ def of_module(title: str, module: Any, data: PreparedData, training: Training) -
         return _of_regression(title, module, data, training)
     sets = {name: given for name, given in zip(_SETS, data.parts, strict=True) if len(given[1])}
     names, labels = data.names, data.dataset.labels
-    return _of_classifier(title, Classified(training.result or module, sets, training, None, names, labels, data))
+    return _of_classifier(title, Classified(training.result or module, sets, training, names, labels, data))
 
 
 def _page(
@@ -139,19 +135,17 @@ def _learned(scores: Scores, baseline: str, facts: Rows, weights: Sequence[Block
 
 
 def _data(data: PreparedData | None, more: Rows, names: Sequence[str], counts: Sequence[Block]) -> Section:
-    """Where data come from, how they were prepared, the features, and what each set holds."""
+    """Where data come from, how they were split, scaled and cut into batches, the features, and what each set holds."""
     listed = f": {', '.join(names)}" if len(names) <= _LISTED else ""
-    about = [] if data is None else [Table(("what", "value"), [*_about(data), *more])]
-    return Section("Data", [*about, Text(f"{plural(len(names), 'feature')}{listed}."), *counts])
-
-
-def _about(data: PreparedData) -> Rows:
-    """Where data come from, and how they were split, scaled and cut into batches."""
+    blocks = [Text(f"{plural(len(names), 'feature')}{listed}."), *counts]
+    if data is None:
+        return Section("Data", blocks)
     known = {**data.settings, **data.options, "task": data.task, "options": None}
     known |= {name: getattr(data, name, None) for name in ("batch_size", "order")}
     if data.task == "classification":
         del known["scale_target"]
-    return [(name, str(value)) for name, value in known.items() if value is not None]
+    about = [(name, str(value)) for name, value in known.items() if value is not None]
+    return Section("Data", [Table(("what", "value"), [*about, *more]), *blocks])
 
 
 def compared(found: Any) -> Section:
@@ -180,15 +174,16 @@ def _curves(training: Training, bound: float | None = None) -> Section:
             charts[what, chart][label] = curves[f"{what}/{part}"]
     if bound is not None:
         charts["mistakes", ""] = {"mistakes": (epochs, made), "bound": (epochs[:1], np.array([bound]))}
-    pictures = [_chart(found, *which) for which, found in charts.items() if _last_epoch(found) > 1]
+    pictures = [
+        _chart(found, *which) for which, found in charts.items() if any(len(each[0]) > 1 for each in found.values())
+    ]
     nothing = Text("None: nothing was logged while the model was trained, or it was found in one step.")
     return Section("Learning curves", pictures or [nothing])
 
 
 def _chart(curves: Curves, what: str, part: str) -> Picture:
     """Draw curves on one chart; a run of one step is a level."""
-    last = _last_epoch(curves)
-    scale, name, axis = _QUANTITIES[what]
+    (scale, name, axis), last = _QUANTITIES[what], max(steps[-1] for steps, _ in curves.values())
     lines = (
         (steps, values) if len(steps) > 1 else (np.array([1.0, last]), values.repeat(2))
         for steps, values in curves.values()
@@ -200,10 +195,6 @@ def _chart(curves: Curves, what: str, part: str) -> Picture:
     ways = [f"{each} {_way(*curve, percent if scale == 100 else number)}" for each, curve in curves.items()]
     said = f"The {part}{name} by epoch"
     return Picture.of(display.figure_, f"{said}.", f"{said}: {'; '.join(ways)}.")
-
-
-def _last_epoch(curves: Curves) -> float:
-    return max(float(steps[-1]) for steps, _ in curves.values())
 
 
 def _way(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
@@ -223,9 +214,6 @@ def _thinned(count: int) -> tuple[int, str]:
     return step, "" if step == 1 else f" {math.ceil(count / step):,} of {count:,} samples are drawn."
 
 
-# --- classes ------------------------------------------------------------------------------------------------------
-
-
 class Classified:
     """A classifier, its decisions on all samples of each set, and the training samples for pictures and proofs.
 
@@ -237,12 +225,11 @@ class Classified:
         model: Any,
         sets: Mapping[str, tuple[Any, Any]],
         training: Training,
-        head: Head | None = None,
         names: Sequence[str] | None = None,
         labels: Sequence[object] | None = None,
         data: PreparedData | None = None,
     ) -> None:
-        self.model, self.training, self.data, self.known = model, training, data, classifier(model, head)
+        self.model, self.training, self.data, self.known = model, training, data, classifier(model)
         self.answers = dict[str, tuple[Tensor, Tensor]]()
         for name, (X, y) in sets.items():
             decisions = []
@@ -268,13 +255,6 @@ class Classified:
         if self.training.result is None:
             return "unit" if any(name.endswith("bias") for name, _ in self.model.named_parameters()) else "none"
         return {0.0: "none", 1.0: "unit"}.get(float(self.training.result.log.problem.bias_step), "radius")
-
-    def errors(self, part: str) -> tuple[str, str]:
-        """The error on a set, and that of always predicting the training set's most frequent label."""
-        said, y = self.answers[part]
-        wrong = int((said != y).sum()), int((y != self.majority).sum())
-        model, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in wrong)
-        return f"error {model}", baseline
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
@@ -302,7 +282,11 @@ def _of_classifier(title: str, subject: Classified) -> Report:
         facts += [("weights kept", result.select), *counts]
     if len(subject.y) < (count := len(subject.answers["training"][1])):
         more.append(("looked at for pictures and proofs", f"{len(subject.y):,} of {count:,} training samples"))
-    scores = {part: subject.errors(part) for part in subject.answers}
+    scores = {}
+    for part, (said, y) in subject.answers.items():
+        wrong = int((said != y).sum()), int((y != subject.majority).sum())
+        error, baseline = (f"{percent(count / len(y))} ({count:,} of {len(y):,})" for count in wrong)
+        scores[part] = f"error {error}", baseline
     bound, proofs = _proofs(subject)
     sections = (
         _learned(scores, "the most frequent label of the training set", facts, _weights(subject)),
@@ -342,13 +326,12 @@ def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> 
         >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
         [('for no', 'b (2)'), ('for yes', 'c (1); a (0.5)')]
     """
-    rows = list(zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True))[:_LISTED]
+    rows = list(zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True))
     lists = []
-    for name, row in rows:
+    for name, row in rows[:_LISTED]:
         pairs = zip(*(found.tolist() for found in row.topk(min(_LISTED, len(row)))), strict=True)
         lists.append((f"for {name}", "; ".join(f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0)))
-    first = f" The first {_LISTED} of {len(names)} labels." if len(names) > _LISTED else ""
-    said = Text(f"The strongest features, each with the absolute value of its weight.{first}")
+    said = Text(f"The strongest features of up to {_LISTED} labels, each with the absolute value of its weight.")
     return [said, Table(("label", "features"), lists)]
 
 
@@ -423,10 +406,9 @@ def _certificate(subject: Classified) -> Certificate | str:
     if results.small_enough_to_prove((N, d), K):
         bias = subject.bias_step != "none"
         return theory.separability(subject.X.cpu(), y, bias=bias, num_classes=K, time_limit=_SECONDS)
-    size = f"{N:,} samples with {plural(d, 'feature')}" + (f" in {K} classes" if K else "")
+    size = f"{N:,} samples with {plural(d, 'feature')}{f' in {K} classes' if K else ''}"
     remedy = "torchperc separable, or theory.separability, decides without a limit"
-    limit = f"{results.PROVED:,} numbers and {results.PROVED_BY_CLASSES:,} numbers times classes"
-    return f"Left out: {size} are beyond the budget of a proof in a report, {limit}; {remedy}."
+    return f"Left out: {size} are beyond the budget of a proof in a report; {remedy}."
 
 
 def _in_words(proof: Certificate, classes: int | None) -> list[Block]:
@@ -469,9 +451,6 @@ def _bound(subject: Classified, proof: Certificate) -> tuple[float | None, list[
     return None, [Text(said), figures]
 
 
-# --- numbers ------------------------------------------------------------------------------------------------------
-
-
 def _of_regression(title: str, module: Any, data: PreparedData, training: Training) -> Report:
     """Put the sections of a regression together."""
     sets = {name: predictions(module, data, which) for which, name in enumerate(_SETS) if len(data.indices[which])}
@@ -509,15 +488,15 @@ def _predicted(name: str, predicted: Tensor, y: Tensor, target: str) -> Picture:
     """Predicted against true values of a set, and the residuals."""
     errors, (step, few) = (y - predicted).abs(), _thinned(len(y))
     display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=_drawn([target])[0])
+    half, worst = short(float(errors.median())), short(float(errors.max()))
+    off = f"Half of the predictions are off by less than {half}, the worst by {worst}.{few}"
     caption = (
-        f"The {name} data: left, true against predicted, on the line where they agree; right, the residuals. Half of "
-        f"the predictions are off by less than {short(float(errors.median()))}, the worst by "
-        f"{short(float(errors.max()))}.{few}"
+        f"The {name} data: left, true against predicted, on the line where they agree; right, the residuals. {off}"
     )
     return Picture.of(display.figure_, f"Predicted against true values of the {name} data, and residuals.", caption)
 
 
-def _targets(sets: Answers) -> Table:
+def _targets(sets: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
     """The targets of each set in figures."""
     rows = []
     for name, (_, y) in sets.items():
