@@ -103,7 +103,7 @@ def test_and_is_separated_with_a_certificate_and_18_of_51_mistakes():
         "SEPARATED after 9 epochs and 18 mistakes",
         "The run made 18 mistakes; the bound is 51",
         "mistakes from 2 in epoch 1 to 18 in epoch 9; bound 51",
-        "an update is at most R = 1.73205 long, and the margin is γ* = 0.242536: (R/γ*)² = 51",
+        "constant feature, whose weight is the bias), and the margin is γ* = 0.242536: (R/γ*)² = 51",
         "The training data are separable",
         "27735 away",  # of the nearest sample from the learned boundary
         "in exact rational arithmetic: it holds",

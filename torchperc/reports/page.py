@@ -82,11 +82,6 @@ class Picture:
         Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).save(buffer, "png", compress_level=3)
         return cls(buffer.getvalue(), alt, caption, (width, height))
 
-    @property
-    def address(self) -> str:
-        """The picture itself, as the address of an image."""
-        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-
 
 Block = Text | Table | Picture
 
@@ -116,7 +111,7 @@ class Report:
     def html(self) -> str:
         """The page: one file, no network. The same run gives the same page."""
         versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
-        return _template().render(vars(self), versions=versions)
+        return _template().render(vars(self), versions=versions, base64=base64.b64encode)
 
     def save(self, path: str | Path) -> None:
         """Write the page atomically."""
@@ -126,11 +121,7 @@ class Report:
 @cache
 def _template() -> jinja2.Template:
     """The template, which escapes every text for HTML and writes out control characters."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    safe: Any = {"autoescape": True, "finalize": lambda value: visible(value) if type(value) is str else value}
+    loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
+    made = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **safe)
     return made.get_template("page.html")

@@ -58,12 +58,6 @@ class Training:
     result: RuleResult | None = None  # of a run by rule
     certificate: Certificate | None = None  # a proof about the training data, made before
 
-    @property
-    def ended(self) -> list[str]:
-        """How the run ended, if that is known."""
-        sentence = self.sentence or ("" if self.result is None else self.result.sentence)
-        return [f"{sentence}."] if sentence else []
-
 
 def report(
     model: Any,
@@ -80,16 +74,13 @@ def report(
 
     Args:
         model: a ``RuleResult``, or a net, whose ``head`` decides if it has one, else a perceptron's.
-        X: the training samples.
-        y: labels −1/+1, or class indices.
+        X: the training samples (N, d).
+        y: labels (N,): −1/+1, or class indices.
         title: of the page.
         held_out: other data by name, such as ``{"test": (X, y)}``; the page opens with the error on the last.
         names: of the features.
         labels: names of the classes, in the order −1, +1 or 0 … K−1.
         config: how the run is made again, as text that is shown as it is.
-
-    Shape:
-        X (N, d), y (N,).
 
     Example:
         >>> import torchperc as tp
@@ -99,11 +90,11 @@ def report(
         >>> "the bound is 51" in report(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), X, y).html()
         True
     """
-    known, again = classifier(model), "The page was made from a model in memory, whose config is not known."
-    result = model if isinstance(model, RuleResult) else None
-    if result is not None:
-        again += f" The digest of data and labels is {result.log.problem.samples.hash(result.log.y)}."
-    training = Training(result=result, again=[Text(again) if config is None else Code(config)])
+    known, result = classifier(model), model if isinstance(model, RuleResult) else None
+    again = (
+        Text("The page was made from a model in memory, whose config is not known.") if config is None else Code(config)
+    )
+    training = Training([again], result=result)
     sets = {name: (known.admit(A), b) for name, (A, b) in {"training": (X, y), **(held_out or {})}.items()}
     return _of_classifier(str(title), Classified(model, sets, training, names, labels))
 
@@ -117,14 +108,13 @@ def of_module(title: str, module: Any, data: PreparedData, training: Training) -
     return _of_classifier(title, Classified(training.result or module, sets, training, names, labels, data))
 
 
-def _page(
-    title: str, training: Training, scores: Scores, sections: Sequence[Section], proofs: Sequence[Section]
-) -> Report:
+def _page(title: str, training: Training, scores: Scores, sections: Sequence[Section], *proofs: Section) -> Report:
     """Put the result first and proofs last."""
     last, (model, baseline) = list(scores.items())[-1]
-    lead = [f"{last[0].upper()}{last[1:]} {model}; baseline {baseline}.", *training.ended]
-    again = Section("How to reproduce it", training.again)
-    return Report(title, " ".join(lead), (*training.compared, *sections, again, *proofs))
+    lead, again = f"{last} {model}; baseline {baseline}.", Section("How to reproduce it", training.again)
+    if ended := training.sentence or ("" if training.result is None else training.result.sentence):
+        lead += f" {ended}."
+    return Report(title, f"{lead[0].upper()}{lead[1:]}", (*training.compared, *sections, again, *proofs))
 
 
 def _learned(scores: Scores, baseline: str, facts: Rows, weights: Sequence[Block]) -> Section:
@@ -184,11 +174,10 @@ def _curves(training: Training, bound: float | None = None) -> Section:
 def _chart(curves: Curves, what: str, part: str) -> Picture:
     """Draw curves on one chart; a run of one step is a level."""
     (scale, name, axis), last = _QUANTITIES[what], max(steps[-1] for steps, _ in curves.values())
-    lines = (
-        (steps, values) if len(steps) > 1 else (np.array([1.0, last]), values.repeat(2))
-        for steps, values in curves.values()
-    )
-    shown = {name: (steps, scale * values) for name, (steps, values) in zip(_drawn([*curves]), lines, strict=True)}
+    shown = {}
+    for label, (steps, values) in zip(_drawn([*curves]), curves.values(), strict=True):
+        level = len(steps) == 1
+        shown[label] = ([1.0, last], scale * values.repeat(2)) if level else (steps, scale * values)
     display = plots.ComparisonDisplay(shown, f"{part}{axis}").plot()
     if last > 100 and last > 10 * min(steps[-1] for steps, _ in shown.values()):  # short runs would be at the edge
         display.ax_.set(xscale="log", xlabel="epoch (logarithmic)")
@@ -232,21 +221,20 @@ class Classified:
         self.model, self.training, self.data, self.known = model, training, data, classifier(model)
         self.answers = dict[str, tuple[Tensor, Tensor]]()
         for name, (X, y) in sets.items():
-            decisions = []
-            for some, _ in SliceLoader(X, torch.zeros(X.shape[0]), part_size(X), sharding="none"):
-                scores = self.known.scores(some.to(self.known.device))
-                if not torch.isfinite(scores).all():
-                    raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
-                decisions.append(self.known.head.decide(scores))
+            parts = SliceLoader(X, torch.zeros(X.shape[0]), part_size(X), sharding="none")
+            scores = torch.cat([self.known.scores(some.to(self.known.device)) for some, _ in parts])
+            if not torch.isfinite(scores).all():
+                raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
             self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
-            self.answers[name] = torch.cat(decisions), check_labels(y, X.shape[0], self.classes, both=False).cpu()
+            labelled = check_labels(y, X.shape[0], self.classes, both=False).cpu()
+            self.answers[name] = self.known.head.decide(scores), labelled
         first = next(iter(sets))
         self.X, self.y = _looked_at(sets[first][0], self.answers[first][1])
         self.majority, width = self.answers[first][1].mode().values, self.X.shape[1]
         if names is not None and (isinstance(names, str) or len(names) != width):
             raise ValueError(f"names={names!r} must name {width} features")
         self.feature_names = [f"x{k + 1}" for k in range(width)] if names is None else list(map(str, names))
-        self.codes, self.scaled = codes_of(scores), "" if data is None else data.scaler.kind.replace("none", "")
+        self.codes, self.scaled = codes_of(scores), data is not None and data.scaler.kind != "none"
         self.class_names = label_names(labels, self.codes)
 
     @property
@@ -275,11 +263,10 @@ def _of_classifier(title: str, subject: Classified) -> Report:
     net = getattr(subject.model, "net", subject.model) if result is None else result.model
     size = f"{plural(subject.X.shape[1], 'feature')}, {subject.classes or 2} classes"
     facts, more = [("model", f"{type(net).__name__}: {size}"), *training.how], list[tuple[str, str]]()
-    if subject.scaled:
-        facts.append(("weights", f"of the features as scaled ({subject.scaled}, by the training set)"))
+    if data is not None and subject.scaled:
+        facts.append(("weights", f"of the features as scaled ({data.scaler.kind}, by the training set)"))
     if result is not None:
-        counts = ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))
-        facts += [("weights kept", result.select), *counts]
+        facts.append(("weights kept", result.select))
     if len(subject.y) < (count := len(subject.answers["training"][1])):
         more.append(("looked at for pictures and proofs", f"{len(subject.y):,} of {count:,} training samples"))
     scores = {}
@@ -295,7 +282,7 @@ def _of_classifier(title: str, subject: Classified) -> Report:
         Section("Boundary", _boundary(subject)),
         _data(data, more, subject.feature_names, [_counts(subject)]),
     )
-    return _page(title, training, scores, sections, proofs)
+    return _page(title, training, scores, sections, *proofs)
 
 
 def _weights(subject: Classified) -> list[Block]:
@@ -346,8 +333,8 @@ def _confusion(subject: Classified) -> list[Block]:
         if K > _FEW:
             wrong = matrix - torch.diag(matrix.diagonal())
             row, column = divmod(int(wrong.argmax()), K)
-            total = f"Of {len(y):,} {part} samples {int(wrong.sum()):,} are predicted as another label, most often"
-            caption = f"{total} {names[row]} as {names[column]}. The darker a cell, the more of its row."
+            total = f"{int(wrong.sum()):,} of {len(y):,} {part} samples are predicted as another label"
+            caption = f"{total}, most often {names[row]} as {names[column]}. The darker a cell, the more of its row."
             figure = plots.ConfusionDisplay(matrix, _drawn(names)).plot().figure_
             pictures.append(Picture.of(figure, f"The confusion matrix of the {part} data.", caption))
     return pictures or [Table(("set", "true label", *(f"predicted {name}" for name in names)), rows)]
@@ -356,14 +343,12 @@ def _confusion(subject: Classified) -> list[Block]:
 def _boundary(subject: Classified) -> list[Block]:
     """The regions of the labels in a plane, with how far the nearest sample is from the boundary."""
     (step, few), d = _thinned(len(subject.y)), subject.X.shape[1]
-    X, y, names = subject.X[::step], subject.y[::step], _drawn(subject.feature_names)
-    if subject.scaled:
-        names = [f"{name}, scaled" for name in names]
-    look: dict[str, Any] = {"head": subject.known.head, "labels": _drawn(subject.class_names), "names": names}
-    if d > _WIDE or not isinstance(X, Tensor):
-        return [Text(f"No picture of the boundary: {d:,} features are too many for a plane.")]
+    X, y, labels, units = subject.X[::step], subject.y[::step], _drawn(subject.class_names), ", scaled" * subject.scaled
+    names = [f"{name}{units}" for name in _drawn(subject.feature_names)]
     try:
-        display = plots.DecisionRegionDisplay.from_model(subject.model, X, y, **look)
+        if d > _WIDE or not isinstance(X, Tensor):
+            raise ValueError(f"{d:,} features are too many for a plane")
+        display = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, labels=labels)
     except ValueError as reason:  # more features than a plane shows
         return [Text(f"No picture of the boundary: {reason}.")]
     caption = f"The training data, the regions of the labels and the boundary.{few}"
@@ -375,21 +360,19 @@ def _boundary(subject: Classified) -> list[Block]:
 
 def _counts(subject: Classified) -> Table:
     """How many samples each label has in each set."""
-    every = [y for _, y in subject.answers.values()]
-    counted = zip(subject.class_names, subject.codes, strict=True)
-    rows = [(name, *(f"{int((y == code).sum()):,}" for y in every)) for name, code in counted]
+    every, codes = [y for _, y in subject.answers.values()], zip(subject.class_names, subject.codes, strict=True)
+    rows = [(name, *(f"{int((y == code).sum()):,}" for y in every)) for name, code in codes]
     rows.append(("all", *(f"{len(y):,}" for y in every)))
     return Table(("label", *(f"{part} samples" for part in subject.answers)), rows)
 
 
 def _proofs(subject: Classified) -> tuple[float | None, list[Section]]:
     """The bound on the mistakes if there is one of this run, and the sections of verdict, proof and bound."""
-    found, ended = _certificate(subject), [Text(ended) for ended in subject.training.ended]
+    found, title = _certificate(subject), "Verdict and proof"
     if isinstance(found, str):
-        return None, [Section("Verdict and proof", [*ended, Text(found)])]
+        return None, [Section(title, [Text(found)])]
     bound, about = _bound(subject, found)
-    verdict = Section("Verdict and proof", [*ended, *_in_words(found, subject.classes)])
-    return bound, [verdict, Section("Mistakes against the bound", about)]
+    return bound, [Section(title, _in_words(found, subject.classes)), Section("Mistakes against the bound", about)]
 
 
 def _certificate(subject: Classified) -> Certificate | str:
@@ -440,9 +423,11 @@ def _bound(subject: Classified, proof: Certificate) -> tuple[float | None, list[
     margin = 0.0 if result is None else result.log.problem.rule.margin * result.log.problem.scale
     limit = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, margin=margin, lr=lr)
     formula = "(R² + 2·margin/η)/γ*²" if margin else "(R/γ*)²"
-    start = "A" if bias_step == "none" else "With a constant feature, whose weight is the bias, a"
-    longest = f"n update is at most R = {number(theory.radius(X, bias_step=bias_step, num_classes=K))} long"
-    figures = Text(f"{start}{longest}, and the margin is γ* = {number(gamma)}: {formula} = {number(limit)}.")
+    constant = "" if bias_step == "none" else " (with a constant feature, whose weight is the bias)"
+    longest = f"R = {number(theory.radius(X, bias_step=bias_step, num_classes=K))} long{constant}"
+    figures = Text(
+        f"An update is at most {longest}, and the margin is γ* = {number(gamma)}: {formula} = {number(limit)}."
+    )
     of_one_size = result is None or not len(result.log) or float(result.log.coef.abs().min()) == lr
     if result is not None and of_one_size and not result.log.start.any_nonzero:
         return limit, [Text(f"{made[1:-1]}; the bound is {number(limit)}, whatever the order of the samples."), figures]
@@ -464,7 +449,7 @@ def _of_regression(title: str, module: Any, data: PreparedData, training: Traini
         _curves(training),
         _data(data, (), data.names, (Text(f"The target, {target}, in each set:"), _targets(sets))),
     )
-    return _page(title, training, scores, sections, ())
+    return _page(title, training, scores, sections)
 
 
 def _effects(net: Any, data: PreparedData, target: str) -> list[Block]:
