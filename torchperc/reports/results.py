@@ -45,9 +45,9 @@ class Tally(NamedTuple):
         return self.wrong / self.samples
 
     def __str__(self) -> str:
-        from torchperc.theory.bounds import wilson  # which needs torch; a folder that is taken is refused without it
+        from scipy.stats import binomtest
 
-        low, high = wilson(self.wrong, self.samples)
+        low, high = binomtest(self.wrong, self.samples).proportion_ci(method="wilson")
         return f"{percent(self.error, '.1f')} ({low * 100:.1f}–{high * 100:.1f})"
 
 
