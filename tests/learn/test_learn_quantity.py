@@ -83,10 +83,9 @@ def test_the_fit_of_equal_targets():
     assert (Fit.of([2.0], [2.0]).r2, Fit.of([1.0, 1.0], [2.0, 2.0]).r2) == (1.0, 0.0)
 
 
-def test_the_folder_holds_what_was_promised(learned):
+def test_results_come_back_from_the_folder(learned):
     _, found, _ = learned
-    names = {path.name for path in found.folder.iterdir()}
-    assert names == {"least-squares", "lms", "metrics.csv", "report.html", "results.json", "ridge", "weights.safetensors"}  # fmt: skip
+    assert {path.name for path in found.folder.iterdir() if path.is_dir()} == {"least-squares", "lms", "ridge"}
     assert found.taken == "target 'price' has 119 different numbers: regression"
     again = type(found).load(found.folder)
     assert (again.test, again.penalties, again.taken) == (found.test, found.penalties, found.taken)
@@ -165,13 +164,9 @@ def test_the_command_prints_a_table_and_what_it_took(tmp_path, run, monkeypatch,
     assert "torchperc apply runs/flats new.csv -o predictions.csv" in said
     out, _ = run("learn", "flats.csv", "--target", "year", "--missing", "drop", "--task", "regression", "--epochs", 1, "--out", "other")  # fmt: skip
     assert "different numbers" not in out
-
-
-def test_guessed_classes_are_told_too(tmp_path, run):
     (tmp_path / "grades.csv").write_text("a,grade\n" + "".join(f"{k % 7},{k % 30}\n" for k in range(180)))
-    out, _ = run("learn", tmp_path / "grades.csv", "--out", tmp_path / "run", "--epochs", 1, "--report", "no")
     said = "target 'grade' has 30 different numbers: classification (--task regression predicts numbers)"
-    assert said in out.splitlines()
+    assert said in run("learn", "grades.csv", "--epochs", 1, "--report", "no")[0].splitlines()
 
 
 @pytest.mark.parametrize(
