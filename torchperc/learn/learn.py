@@ -19,6 +19,7 @@ from torchperc.data.prepared_data import PreparedData
 from torchperc.data.read import is_frame
 from torchperc.data.table_encoder import TASKS, inferred_task, is_quantity
 from torchperc.data.table_files import word
+from torchperc.reports.results import is_run
 
 if TYPE_CHECKING:
     from torchperc.data.datasets import Dataset
@@ -180,8 +181,6 @@ def _is_free(path: Path) -> bool:
 def _check_free(path: Path, overwrite: bool) -> None:
     if _is_free(path):
         return
-    from torchperc.reports.results import is_run
-
     if not (path.is_dir() and is_run(path)):
         raise ParameterError(Option("folder", path), " exists and is not a run; choose another")
     if not overwrite:

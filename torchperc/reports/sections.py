@@ -483,8 +483,6 @@ def _predicted(name: str, predicted: Tensor, y: Tensor, target: str) -> Picture:
 
 def _targets(sets: Mapping[str, tuple[Tensor, Tensor]]) -> Table:
     """The targets of each set in figures."""
-    rows = []
-    for name, (_, y) in sets.items():
-        figures = (y.min(), y.mean(), y.max(), y.std(correction=0))
-        rows.append((name, f"{len(y):,}", *(short(float(value)) for value in figures)))
+    figures = {name: (y.min(), y.mean(), y.max(), y.std(correction=0)) for name, (_, y) in sets.items()}
+    rows = [(name, f"{len(sets[name][1]):,}", *map(short, map(float, values))) for name, values in figures.items()]
     return Table(("set", "samples", "smallest", "mean", "largest", "standard deviation"), rows)
