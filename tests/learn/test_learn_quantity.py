@@ -79,8 +79,9 @@ def test_every_candidate_is_that_of_scikit_learn(learned):
     assert by_name["lms"].training.rmse >= by_name["least squares"].training.rmse
 
 
-def test_the_fit_of_equal_targets():
+def test_the_fit_of_equal_and_of_hopeless_targets():
     assert (Fit.of([2.0], [2.0]).r2, Fit.of([1.0, 1.0], [2.0, 2.0]).r2) == (1.0, 0.0)
+    assert str(Fit(4e23, -3.3e43, 9)) == "RMSE 4.000e+23, R² −3.3e+43"  # of a run that diverged
 
 
 def test_results_come_back_from_the_folder(learned):
@@ -146,6 +147,7 @@ def test_the_report_says_what_counts(learned, words):
     assert [part for part in parts if part not in text] == []
     assert [word for word in ("Confusion", "Boundary", "label", "mistake") if word in text] == []
     assert str(learned[1].test) in text
+    assert "; ridge from" not in text  # what is found in one step has no way
 
 
 def test_the_command_prints_a_table_and_what_it_took(tmp_path, run, monkeypatch, unpainted):
