@@ -176,8 +176,7 @@ def _chart(curves: Curves, what: str, part: str) -> Picture:
     (scale, name, axis), last = _QUANTITIES[what], max(steps[-1] for steps, _ in curves.values())
     shown = {}
     for label, (steps, values) in zip(_drawn([*curves]), curves.values(), strict=True):
-        level = len(steps) == 1
-        shown[label] = ([1.0, last], scale * values.repeat(2)) if level else (steps, scale * values)
+        shown[label] = (steps, scale * values) if len(steps) > 1 else ([1.0, last], scale * values.repeat(2))
     display = plots.ComparisonDisplay(shown, f"{part}{axis}").plot()
     if last > 100 and last > 10 * min(steps[-1] for steps, _ in shown.values()):  # short runs would be at the edge
         display.ax_.set(xscale="log", xlabel="epoch (logarithmic)")
@@ -313,9 +312,8 @@ def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> 
         >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
         [('for no', 'b (2)'), ('for yes', 'c (1); a (0.5)')]
     """
-    rows = list(zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True))
-    lists = []
-    for name, row in rows[:_LISTED]:
+    rows, lists = zip(names, (-weight[0], weight[0]) if len(weight) == 1 else weight, strict=True), []
+    for name, row in list(rows)[:_LISTED]:
         pairs = zip(*(found.tolist() for found in row.topk(min(_LISTED, len(row)))), strict=True)
         lists.append((f"for {name}", "; ".join(f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0)))
     said = Text(f"The strongest features of up to {_LISTED} labels, each with the absolute value of its weight.")
@@ -381,8 +379,7 @@ def _certificate(subject: Classified) -> Certificate | str:
     known = subject.training.certificate or (result.certificate if result is not None else None)
     if known is not None and known.separable is not None and known.samples == len(y):  # of no fewer, weighted 0
         return known
-    by_rule = result is not None and type(result.log.problem) is Problem
-    if not by_rule and subject.known.weight is None:
+    if subject.known.weight is None and (result is None or type(result.log.problem) is not Problem):
         return "Left out: the model is not linear; proof and bound are about a hyperplane."
     if len(y.unique()) < 2:
         return "Left out: the training data have one class only; at least two classes are required."
