@@ -1,3 +1,6 @@
+import re
+from html import unescape
+
 import pytest
 
 
@@ -11,3 +14,14 @@ def run(call):
         return out, err
 
     return checked
+
+
+@pytest.fixture
+def words():
+    """What the report in a folder says."""
+
+    def read(folder):
+        page = (folder / "report.html").read_text()
+        return " ".join(unescape(re.sub("<style>.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)).split())
+
+    return read

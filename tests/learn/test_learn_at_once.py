@@ -20,9 +20,8 @@ def table(path, classes=2, rows=120):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(rows, 4)).round(3)
     scores = X @ rng.normal(size=(4, classes)) + rng.normal(scale=1.5, size=(rows, classes))
-    pd.DataFrame(X, columns=list("abcd")).assign(y=np.array(["p", "q", "r"])[scores.argmax(1)]).to_csv(
-        path, index=False
-    )
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(y=np.array(["p", "q", "r"])[scores.argmax(1)])
+    frame.to_csv(path, index=False)
     return path
 
 
@@ -35,8 +34,7 @@ def test_a_report_can_be_made_of_what_is_left(tmp_path, call, kind, monkeypatch,
     found = learn(source, folder=tmp_path / "run", max_epochs=4)
     page = (found.folder / "report.html").read_bytes()
     assert (found.best is found.candidates[0]) == (kind != "gradient")
-    assert call("report", found.folder, "--card", tmp_path / "card.md")[::2] == (0, "")
-    assert (tmp_path / "card.md").read_text() == (found.folder / "card.md").read_text()
+    assert call("report", found.folder)[::2] == (0, "")
     assert (found.folder / "report.html").read_bytes() == page
     if kind != "quantity":
         assert str(found.best.validation) in page.decode()
@@ -64,7 +62,7 @@ def test_the_rule_and_the_losses_are_trained_as_by_their_own_functions(tmp_path)
     torch.testing.assert_close(net.weight.detach(), tp.FittedModel.load(found.folder / "logistic").net.weight)
 
 
-def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted):
+def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted, words):
     made = []
     decide = tp.theory.separability
 
@@ -77,20 +75,16 @@ def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted):
     assert found.best.name != "rule"  # else its own proof would be at hand
     assert found.candidates[0].verdict == "NOT_SEPARABLE"
     assert made == [found.best.training.samples]
-    assert (
-        "The proof was checked again, in exact rational arithmetic: it holds" in (found.folder / "card.md").read_text()
-    )
+    assert "The proof was checked again, in exact rational arithmetic: it holds" in words(found.folder)
 
 
 @pytest.mark.slow
-def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, monkeypatch, unpainted):
+def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, monkeypatch, unpainted, words):
     monkeypatch.setattr("torchperc.reports.results.PROVED_BY_CLASSES", 800)  # 72 samples of 4 numbers, 3 classes: 864
     two = learn(table(tmp_path / "two.csv"), folder=tmp_path / "two", max_epochs=3)
     three = learn(table(tmp_path / "three.csv", 3), folder=tmp_path / "three", max_epochs=3)
     assert (two.candidates[0].verdict, three.candidates[0].verdict) == ("NOT_SEPARABLE", "BUDGET")
-    card = (three.folder / "card.md").read_text()
-    assert "72 samples with 4 features in 3 classes are beyond the budget of a proof in a report" in card
-    assert "torchperc separable, or theory.separability, decides without a limit" in card.replace("\\", "")
+    assert "72 samples with 4 features in 3 classes are beyond the budget" in words(three.folder)
 
 
 PROGRAM = """
@@ -124,14 +118,10 @@ def test_nothing_is_imported_that_is_not_needed(tmp_path):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("")
     names = ("lost.csv", "one.csv", "gap.csv", "empty.csv", "torn.csv", "bad.parquet", "bad.svm", "unknown-name")
-    refused = [["learn", name] for name in names]
-    refused += [
-        ["learn", "good.csv", "--target", "z"],
-        ["learn", "good.csv", "--colour"],
-        ["learn", "good.csv", "--epochs", "0"],
-    ]
-    refused += [["learn", "good.csv", "--out", "taken"], ["separable", "one.csv"], ["crosscheck", "gap.csv"]]
-    refused += [["apply", "lost", "good.csv"], ["export", "lost", "--to", "onnx"], ["report", "lost"]]
+    others = "--target z", "--colour", "--epochs 0", "--out taken"
+    refused = [f"learn {name}".split() for name in (*names, *(f"good.csv {words}" for words in others))]
+    others = "separable one.csv", "crosscheck gap.csv", "apply lost good.csv", "export lost --to onnx", "report lost"
+    refused += [words.split() for words in others]
     learned = [["learn", "good.csv", "--report", "no", "--epochs", "3"], ["learn", "good.csv", "--epochs", "3"]]
     words = json.dumps(refused + learned)
     done = subprocess.run([sys.executable, "-c", PROGRAM, words], cwd=tmp_path, capture_output=True, text=True)
@@ -147,7 +137,6 @@ def test_nothing_is_imported_that_is_not_needed(tmp_path):
     assert "matplotlib" in told[1]
     runs = tmp_path / "runs"
     assert not (runs / "good" / "report.html").exists()
-    assert not (runs / "good" / "card.md").exists()
     assert (runs / "good-2" / "report.html").is_file()
     assert "torchperc report runs/good\n" in done.stdout
     assert "open runs/good-2/report.html\n" in done.stdout

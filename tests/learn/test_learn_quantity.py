@@ -79,14 +79,14 @@ def test_every_candidate_is_that_of_scikit_learn(learned):
     assert by_name["lms"].training.rmse >= by_name["least squares"].training.rmse
 
 
-def test_the_fit_of_equal_targets():
+def test_the_fit_of_equal_and_of_hopeless_targets():
     assert (Fit.of([2.0], [2.0]).r2, Fit.of([1.0, 1.0], [2.0, 2.0]).r2) == (1.0, 0.0)
+    assert str(Fit(4e23, -3.3e43, 9)) == "RMSE 4.000e+23, R² −3.3e+43"  # of a run that diverged
 
 
-def test_the_folder_holds_what_was_promised(learned):
+def test_results_come_back_from_the_folder(learned):
     _, found, _ = learned
-    names = {path.name for path in found.folder.iterdir()}
-    assert names == {"card.md", "least-squares", "lms", "metrics.csv", "report.html", "results.json", "ridge", "weights.safetensors"}  # fmt: skip
+    assert {path.name for path in found.folder.iterdir() if path.is_dir()} == {"least-squares", "lms", "ridge"}
     assert found.taken == "target 'price' has 119 different numbers: regression"
     again = type(found).load(found.folder)
     assert (again.test, again.penalties, again.taken) == (found.test, found.penalties, found.taken)
@@ -141,14 +141,13 @@ def test_exported_models_predict_the_same(learned, tmp_path, run):
     assert "equal to the bit" in run("export", found.folder, "--to", "safetensors", "-o", tmp_path / "m.safetensors")[0]
 
 
-def test_the_report_says_what_counts(learned):
-    page, card = ((learned[1].folder / name).read_text() for name in ("report.html", "card.md"))
+def test_the_report_says_what_counts(learned, words):
+    text = words(learned[1].folder)
     parts = ("Compared", "mean of the training targets", "RMSE", "R²", "Predictions", "units of price", "effect")
-    for text in (page, card):
-        assert "Confusion" not in text
-        assert [part for part in parts if part not in text] == []
-    assert [word for word in ("Boundary", "label", "mistake") if word in card] == []
-    assert str(learned[1].test) in card
+    assert [part for part in parts if part not in text] == []
+    assert [word for word in ("Confusion", "Boundary", "label", "mistake") if word in text] == []
+    assert str(learned[1].test) in text
+    assert "; ridge from" not in text  # what is found in one step has no way
 
 
 def test_the_command_prints_a_table_and_what_it_took(tmp_path, run, monkeypatch, unpainted):
@@ -167,13 +166,9 @@ def test_the_command_prints_a_table_and_what_it_took(tmp_path, run, monkeypatch,
     assert "torchperc apply runs/flats new.csv -o predictions.csv" in said
     out, _ = run("learn", "flats.csv", "--target", "year", "--missing", "drop", "--task", "regression", "--epochs", 1, "--out", "other")  # fmt: skip
     assert "different numbers" not in out
-
-
-def test_guessed_classes_are_told_too(tmp_path, run):
     (tmp_path / "grades.csv").write_text("a,grade\n" + "".join(f"{k % 7},{k % 30}\n" for k in range(180)))
-    out, _ = run("learn", tmp_path / "grades.csv", "--out", tmp_path / "run", "--epochs", 1, "--report", "no")
     said = "target 'grade' has 30 different numbers: classification (--task regression predicts numbers)"
-    assert said in out.splitlines()
+    assert said in run("learn", "grades.csv", "--epochs", 1, "--report", "no")[0].splitlines()
 
 
 @pytest.mark.parametrize(

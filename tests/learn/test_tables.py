@@ -45,12 +45,12 @@ def test_arrays_frames_and_files_learn_the_same(fruit, tmp_path):
     assert tp.learn(X, y, **options).folder.as_posix() == "runs/data-2"
 
 
-def test_numbers_in_memory_are_a_quantity_unless_said_otherwise(fruit):
+def test_numbers_in_memory_are_a_quantity_unless_said_otherwise(fruit, words):
     X, y = fruit[["weight", "colour"]].to_numpy(), fruit["size, in cm"].to_numpy()
     found = tp.learn(X, y, folder="a", max_epochs=2)
     assert found.model.regression
     assert "different numbers: regression" in found.taken
-    assert "torchperc.learn(X, y" in (found.folder / "card.md").read_text().replace("\\", "")
+    assert "torchperc.learn(X, y" in words(found.folder)
     assert tp.learn(X, (y > 0).astype(int), folder="b", max_epochs=2, report=False).model.labels == ("0", "1")
     assert tp.learn(X, np.arange(90) % 12, folder="c", max_epochs=2, report=False, task="regression").model.regression
 

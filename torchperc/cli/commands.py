@@ -125,31 +125,28 @@ def export(run: str, *, to: Literal["onnx", "safetensors", "torch"], out: str | 
     say(f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}")
 
 
-def report(run: str, *, out: str | None = None, card: str | None = None) -> None:
-    """Write one HTML page of a run, or of several.
+def report(run: str, *, out: str | None = None) -> None:
+    """Write one HTML page of a run.
 
     What was learned, data, verdict with its proof, mistakes against the bound, curves, boundary, confusion, config,
-    versions. A folder with several runs below it gets one page of all of them.
+    versions.
 
     Args:
-        run: the folder of a run, or one with runs directly below it
+        run: the folder of a run
         out: the page (default: report.html in the folder)
-        card: write the same content as Markdown to this file, too
     """
     folder = Path(run)
     if not folder.is_dir():
         raise ValueError(f"no such folder: {folder}; name the folder of a run, such as runs/last")
     page = output_file(out or folder / "report.html")
-    markdown = None if card is None else output_file(card, "card")
-    report_of(folder).save(page, markdown)
-    say(f"report of {folder}: {page}{'' if markdown is None else f', model card: {markdown}'}")
+    report_of(folder).save(page)
+    say(f"report of {folder}: {page}")
 
 
 def report_of(folder: Path) -> Report:
-    """The report of a folder: of its run, or of the runs below it."""
+    """The report of the run in a folder."""
     from torchperc.reports import results
 
-    title, found = folder.resolve().name or str(folder), results.runs_below(folder)
     if (folder / results.RESULTS).is_file():
         from torchperc.learn.results import report_of as report_of_learn
 
@@ -162,15 +159,9 @@ def report_of(folder: Path) -> Report:
         if not isinstance(module, runs.Module):
             why = f"describes a {type(module).__name__}; a report is of a LitRule, LitClassifier or LitRegressor"
             raise ValueError(f"{folder / results.CONFIG} {why}")
-        return runs.of_module(title, module, data, folder=folder, sentence=runs.restore(module, data, folder))
-    if not found:
-        why = "neither a config.yaml nor a results.json is there, or in a folder below"
-        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
-    from torchperc.reports.sections import curve_blocks
-
-    curves = tp.reports.Section("All runs", curve_blocks({path.name: results.curves_of(path) for path in found}))
-    lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-    return tp.reports.Report.joined(title, lead, [report_of(path) for path in found], curves)
+        return runs.of_module(module, data, folder, runs.restore(module, data, folder))
+    why = "neither a config.yaml nor a results.json is there"
+    raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
 
 
 def _load(command: str, data: str, reading: dict[str, Any]) -> Any:
@@ -313,7 +304,7 @@ def demo(*, out: str = "runs/demo") -> None:
     """Show a tour: AND, XOR, noisy data, by rule and by gradient.
 
     AND learned by rule and by gradient, side by side; XOR, which one layer cannot learn and two can; noisy data. Prints
-    the tour; writes pictures, event files for TensorBoard and report.html.
+    the tour; writes pictures, event files for TensorBoard and a report of each run.
 
     Args:
         out: folder of the files

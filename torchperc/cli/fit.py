@@ -41,7 +41,7 @@ class _RunFolder:
     """The folder of a run. An earlier run stays there, complete, until this one has something to keep."""
 
     def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
-        names = [MODEL, RESULTS, CURVES, "report.html", "card.md"]
+        names = [MODEL, RESULTS, CURVES, "report.html"]
         if resumed is None or Path(resumed).absolute().parent != folder.absolute():
             names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
         self._folder, self._config = folder, config.encode()

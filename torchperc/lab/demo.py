@@ -13,15 +13,12 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_
 from torchperc.lightning.loader import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import DecisionRegionDisplay
-from torchperc.reports import Report, Section, Text, runs
-from torchperc.reports.results import curves_of
-from torchperc.reports.sections import curve_blocks
+from torchperc.reports import runs
 from torchperc.reports.text import columns, figures, percent, weights
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
 
 _EPOCHS = 20
-_LEAD = "AND learned by rule and by gradient, XOR by one layer and by two, noisy data by last and averaged weights."
 
 
 class _Run(NamedTuple):
@@ -32,24 +29,19 @@ class _Run(NamedTuple):
 
 
 def demo(folder: Path) -> None:
-    """Print the tour; leave curves, pictures and ``report.html`` in the folder."""
+    """Print the tour; leave curves, pictures and a report of each run in the folder."""
     _and()
     print("\nXOR: no line separates it, and the run notices.")
     _verdict("XOR")
     print("\nThe same under a Lightning Trainer, with curves for TensorBoard")
-    rows, reports, folders = list[list[str]](), list[Report](), dict[str, Path]()
+    rows = []
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for name, run in progress.track(_runs().items(), description="training"):
-            folders[name] = folder / name.replace(" ", "-").replace(",", "")
-            row, report = _train(run, folders[name])
-            rows.append([name, *row])
-            reports.append(report)
+            rows.append([name, *_train(run, folder / name.replace(" ", "-").replace(",", ""))])
     print(*columns(("run", "epochs", "result", "train error", "test error"), rows), sep="\n")
-    curves = Section("All runs", curve_blocks({name: curves_of(path) for name, path in folders.items()}))
-    Report.joined("torchperc demo", _LEAD, reports, curves).save(folder / "report.html")
     print(f"pictures in {folder}: {', '.join(sorted(path.name for path in folder.glob('*.png')))}")
     print(f"curves and boundaries:  tensorboard --logdir {folder}")
-    print(f"everything on one page, with proofs:  {folder / 'report.html'}")
+    print(f"each run on a page, with proofs:  {folder / '*' / 'report.html'}")
     print("next: README.md, or data of your own:  torchperc learn yours.csv")
 
 
@@ -72,8 +64,8 @@ def _runs() -> dict[str, _Run]:
     }
 
 
-def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
-    """The run's row of the table (epochs, result, train and test error), and its report."""
+def _train(run: _Run, folder: Path) -> list[str]:
+    """Train, write the pictures and the report, and return the row of the table."""
     lit, data = run.lit, run.data
     quiet: dict[str, Any] = {"enable_progress_bar": False, "accelerator": "cpu"}
     trainer = make_trainer(folder, run.epochs, picture_every=run.epochs // 2, **quiet)
@@ -84,9 +76,8 @@ def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
     shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else run.shown
     if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
         shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
-    again = [Text("The run is one of those that torchperc demo makes.")]
-    report = runs.of_module(folder.name.replace("-", " "), lit, data, folder=folder, again=again)
-    return [str(trainer.current_epoch), shown, train, test], report
+    runs.of_module(lit, data, folder).save(folder / "report.html")
+    return [str(trainer.current_epoch), shown, train, test]
 
 
 def _and() -> None:

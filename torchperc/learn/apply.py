@@ -21,10 +21,10 @@ from torchperc.data.read import Batches
 from torchperc.data.table_encoder import Column, TableEncoder, is_finite
 from torchperc.data.table_files import find_files
 from torchperc.model.model_file import model_file
+from torchperc.reports.results import Fit, Tally
 
 if TYPE_CHECKING:
     from torchperc.model.model import FittedModel
-    from torchperc.reports.results import Fit, Tally
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 
@@ -44,15 +44,11 @@ class Applied:
     @property
     def error(self) -> Tally | None:
         """The error of a classifier on rows with known labels."""
-        from torchperc.reports.results import Tally
-
         return Tally(self.wrong, self.known) if self.labels and self.known else None
 
     @property
     def fit(self) -> Fit | None:
         """How the predictions of a regression fit the known targets."""
-        from torchperc.reports.results import Fit
-
         if self.labels or not self.known:
             return None
         squares, _, spread = self._sums

@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from torchperc.data.prepared_data import PreparedData
 from torchperc.data.scaling import in_chunks
-from torchperc.descent.minimise import minimise
-from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import divergence, predictions
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
@@ -133,6 +131,8 @@ def _by_gradient(data: PreparedData, head: Head, epochs: int) -> Trained:
 
 def _minimum(data: PreparedData, head: Head, epochs: int = 1, l2: float = 0.0) -> Trained:
     """Find the minimum of mean ½(y − s)² + ½·l2·‖w‖²."""
+    from torchperc.descent.minimise import minimise
+
     recorder = _Recorder(_linear_net(data), head, data)
     minimise(recorder.net, recorder.head, *data.parts[0], l2=l2)
     with torch.no_grad():
@@ -214,6 +214,8 @@ def _descend(data: PreparedData, head: Head, epochs: int, lr: float, *, by_sampl
 
 def _pass_by_sample(recorder: _Recorder, rate: float) -> Tensor:
     """One step per sample; the sums of each sample before its own step."""
+    from torchperc.descent.sgd import descend
+
     net, head = recorder.net, recorder.head
     return sum((recorder.sums(descend(net, head, X, y, rate), y) for X, y in recorder.batches(0)), torch.zeros(2))
 

@@ -19,6 +19,7 @@ from torchperc.data.prepared_data import PreparedData
 from torchperc.data.read import is_frame
 from torchperc.data.table_encoder import TASKS, inferred_task, is_quantity
 from torchperc.data.table_files import word
+from torchperc.reports.results import is_run
 
 if TYPE_CHECKING:
     from torchperc.data.datasets import Dataset
@@ -70,7 +71,7 @@ def learn(
         dtype: ``"float32"`` or ``"float64"``.
         overwrite: replace an earlier run in the folder.
         task: ``"classification"`` or ``"regression"``; inferred from the target by default.
-        report: write ``report.html`` and ``card.md``; without them no picture is drawn.
+        report: write ``report.html``; without it no picture is drawn.
         watch: called with the name of what comes next.
         options: how a file is read, those of :func:`torchperc.data.read`: ``missing``, ``categories``, ``ignore``, …
 
@@ -82,7 +83,7 @@ def learn(
         ['low', 'high']
         >>> learned = learn("breast-cancer", folder=tempfile.mkdtemp() + "/cancer", max_epochs=10)
         >>> learned.best.validation.error < 0.05, sorted(path.name for path in learned.folder.iterdir())[:4]
-        (True, ['card.md', 'lms', 'logistic', 'metrics.csv'])
+        (True, ['lms', 'logistic', 'metrics.csv', 'perceptron'])
     """
     for name, flag in (("overwrite", overwrite), ("report", report)):
         check_bool(name, flag)
@@ -180,8 +181,6 @@ def _is_free(path: Path) -> bool:
 def _check_free(path: Path, overwrite: bool) -> None:
     if _is_free(path):
         return
-    from torchperc.reports.results import is_run
-
     if not (path.is_dir() and is_run(path)):
         raise ParameterError(Option("folder", path), " exists and is not a run; choose another")
     if not overwrite:

@@ -207,8 +207,7 @@ def write_run(
     shutil.copy(part / best.folder / CURVES, part / CURVES)
     if report:
         rule = found["rule"].result if "rule" in found else None
-        page = _report(learned, data, part, None if rule is None else rule.certificate)
-        page.save(part / "report.html", part / "card.md")
+        _report(learned, data, part, None if rule is None else rule.certificate).save(part / "report.html")
     return learned
 
 
@@ -227,15 +226,13 @@ def report_of(folder: Path) -> Report:
 
 def _report(learned: LearnResult, data: PreparedData, part: Path, proof: Certificate | None = None) -> Report:
     """Report a run whose files are in ``part``; reuse the rule's proof."""
-    from torchperc.reports import classification, regression
-    from torchperc.reports.sections import Training, compared
+    from torchperc.reports.sections import Training, compared, of_module
 
     curves = {each.name: curves_of(part / each.folder) for each in learned.candidates}
     how = [("learned by", learned.best.how)]
     training = Training(_again(**learned.settings), how, curves, compared=[compared(learned)], certificate=proof)
-    make = regression.of_module if data.task == "regression" else classification.of_module
     module = TrainedModule(learned.model.net, learned.model.head)
-    made = make(learned.folder.resolve().name or str(learned.folder), module, data, training)
+    made = of_module(learned.folder.resolve().name or str(learned.folder), module, data, training)
     return replace(made, lead=f"{made.lead} Kept: {learned.best.name}.")
 
 

@@ -1,7 +1,7 @@
-"""Reports: one HTML page of a run that needs no network, or a model card in Markdown.
+"""Reports: one HTML page of a run that needs no network.
 
-``report(result, X, y)`` makes one of a model in memory, ``torchperc report RUN`` of a folder; ``save`` writes
-the page and ``card()`` is the Markdown. Pages of other content are a ``Report`` of sections.
+``report(result, X, y)`` makes one of a model in memory, ``torchperc report RUN`` of a folder. Pages of other content
+are a ``Report`` of sections.
 """
 
 from lazy_loader import attach_stub

@@ -1,4 +1,4 @@
-"""Blocks, sections and the report: one self-contained HTML page, or a Markdown card."""
+"""Blocks, sections and the report: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ import io
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
 import jinja2
 import numpy as np
-from markupsafe import Markup
 
 from torchperc._files import write_atomically
 from torchperc.reports.text import visible
 
 _DOTS = 160  # per inch, so that pictures are sharp on fine screens; they are shown at 100
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
-_MARKS = re.compile(r"([\\`*_\[\]|#~$])")
 _NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+−-]?\d+|/\d+)?( %)?|")
 
 
@@ -63,7 +60,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG inside the page with its alternative text; in Markdown the caption replaces it."""
+    """A PNG inside the page, with its alternative text and its caption."""
 
     kind: ClassVar = "picture"
     png: bytes
@@ -95,70 +92,36 @@ class Section:
 
     title: str
     blocks: Sequence[Block] = ()
-    level: int = 2  # 3 if it belongs to the section before it
 
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome in a sentence and the sections about it: one HTML page, or a model card in Markdown.
+    """The outcome in a sentence and the sections about it, as one HTML page.
 
     Example:
-        >>> report = Report("AND & <OR>", "Training error 0 %.", (Section("Data", (Text("4 samples"),)),))
-        >>> report.card()[:52]
-        '# AND &amp; &lt;OR&gt;\\n\\nTraining error 0 %.\\n\\n## Data'
-        >>> "<title>AND &amp; &lt;OR&gt;</title>" in report.html(), "<script" in report.html()
-        (True, False)
+        >>> page = Report("AND & <OR>", "Training error 0 %.", (Section("Data", (Text("4 samples"),)),)).html()
+        >>> "<title>AND &amp; &lt;OR&gt;</title>" in page, "<p>4 samples</p>" in page, "<script" in page
+        (True, True, False)
     """
 
     title: str
     lead: str
     sections: Sequence[Section]
 
-    @classmethod
-    def joined(cls, title: str, lead: str, reports: Sequence[Report], first: Section) -> Report:
-        """Several reports on one page, each a section, after one that is about all of them."""
-        joined = [first]
-        for one in reports:
-            joined.append(Section(one.title, (Text(one.lead),) if one.lead else ()))
-            joined += [replace(section, level=3) for section in one.sections]
-        return cls(title, lead, joined)
-
     def html(self) -> str:
         """The page: one file, no network. The same run gives the same page."""
-        return self._render("page.html", _html)
-
-    def card(self) -> str:
-        """The same content in Markdown, captions in place of pictures."""
-        return self._render("card.md", _markdown)
-
-    def save(self, path: str | Path, card: str | Path | None = None) -> None:
-        """Write the page, and the card if a file is named for it, each atomically."""
-        write_atomically(Path(path), self.html().encode())
-        if card is not None:
-            write_atomically(Path(card), self.card().encode())
-
-    def _render(self, template: str, finalize: Any) -> str:
         versions = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
-        return _templates(finalize).get_template(template).render(vars(self), versions=versions)
+        return _template().render(vars(self), versions=versions, base64=base64.b64encode)
+
+    def save(self, path: str | Path) -> None:
+        """Write the page atomically."""
+        write_atomically(Path(path), self.html().encode())
 
 
 @cache
-def _templates(finalize: Any) -> jinja2.Environment:
+def _template() -> jinja2.Template:
+    """The template, which escapes every text for HTML and writes out control characters."""
+    safe: Any = {"autoescape": True, "finalize": lambda value: visible(value) if type(value) is str else value}
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
-    made = jinja2.Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
-    made.filters["base64"] = lambda png: base64.b64encode(png).decode()
-    made.filters["lines"] = lambda text: Markup(escape(visible(text.rstrip())))  # of code, kept as they are
-    return made
-
-
-def _html(value: Any) -> Any:
-    """Text without control characters, which jinja2 escapes."""
-    return visible(value) if type(value) is str else value
-
-
-def _markdown(value: Any) -> Any:
-    """Text whose every character means itself in Markdown, on one line; what a template calls safe as it is."""
-    if type(value) is not str:
-        return value
-    safe = escape(visible(" ".join(value.split())), quote=False)
-    return Markup(re.sub(r"^([-+]|\d+\.)(?= )", r"\\\1", _MARKS.sub(r"\\\1", safe)))
+    made = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **safe)
+    return made.get_template("page.html")

@@ -45,9 +45,9 @@ class Tally(NamedTuple):
         return self.wrong / self.samples
 
     def __str__(self) -> str:
-        from torchperc.theory.bounds import wilson  # which needs torch; a folder that is taken is refused without it
+        from scipy.stats import binomtest
 
-        low, high = wilson(self.wrong, self.samples)
+        low, high = binomtest(self.wrong, self.samples).proportion_ci(method="wilson")
         return f"{percent(self.error, '.1f')} ({low * 100:.1f}–{high * 100:.1f})"
 
 
@@ -79,13 +79,9 @@ class Fit(NamedTuple):
         """Of the sums Σ(y − p)² and Σ(y − ȳ)²."""
         return cls(math.sqrt(squares / samples), 1 - squares / spread if spread else float(squares == 0), samples)
 
-    @property
-    def cells(self) -> tuple[str, str]:
-        """RMSE with four figures and R² with three decimals, as a table shows them."""
-        return short(self.rmse), f"{round(self.r2, 3) + 0.0:.3f}".replace("-", "−")
-
     def __str__(self) -> str:
-        return "RMSE {}, R² {}".format(*self.cells)
+        r2 = f"{round(self.r2, 3) + 0.0:.3f}" if abs(self.r2) < 1000 else f"{self.r2:.3g}"  # of a run that diverged
+        return f"RMSE {short(self.rmse)}, R² {r2.replace('-', '−')}"
 
 
 @dataclass(frozen=True)
@@ -111,30 +107,22 @@ def comparison(candidates: Sequence[Candidate], baseline: Any) -> tuple[tuple[st
 
     Example:
         >>> heads, rows = comparison([Candidate("lms", Fit(5.0, 0.5, 9), Fit(4.0, 0.6, 9), "", 20, 0.1)], Fit(7, 0, 9))
-        >>> heads[1:3], rows[0][1:3], rows[1][:2]
-        (('validation RMSE', 'R²'), ('5.000', '0.500'), ('mean', '7.000'))
+        >>> heads[:2], rows[0][1], rows[1][:2]
+        (('learned by', 'validation'), 'RMSE 5.000, R² 0.500', ('mean', 'RMSE 7.000, R² 0.000'))
     """
-    if isinstance(baseline, Fit):
-        heads: tuple[str, ...] = ("validation RMSE", "R²", "training RMSE", "R²")
-        scores = [(*each.validation.cells, *each.training.cells) for each in candidates]
-        last: tuple[str, ...] = ("mean", *baseline.cells, "", "", "", "")
-    else:
-        heads = ("validation error", "training", "verdict")
-        scores = [(str(each.validation), percent(each.training.error, ".1f"), each.verdict) for each in candidates]
-        last = ("majority class", str(baseline), "", "", "", "")
-    both = zip(candidates, scores, strict=True)
-    rows = [(each.name, *cells, str(each.epochs), f"{each.seconds:.1f} s") for each, cells in both]
-    return ("learned by", *heads, "epochs", "time"), [*rows, last]
+    real = isinstance(baseline, Fit)
+    heads = ("learned by", *(("validation", "training") if real else ("validation error", "training", "verdict")))
+    rows = []
+    for each in candidates:
+        training = (str(each.training),) if real else (percent(each.training.error, ".1f"), each.verdict)
+        rows.append((each.name, str(each.validation), *training, str(each.epochs), f"{each.seconds:.1f} s"))
+    last = "mean" if real else "majority class", str(baseline), *[""] * (len(heads) - 2)
+    return (*heads, "epochs", "time"), [*rows, (*last, "", "")]
 
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run, by ``torchperc fit`` or ``torchperc learn``."""
     return (folder / CONFIG).is_file() or (folder / RESULTS).is_file()
-
-
-def runs_below(folder: Path) -> list[Path]:
-    """The folders of runs directly below a folder, by name."""
-    return sorted(path for path in folder.glob("[!.]*") if is_run(path))
 
 
 def write_curves(folder: Path, curves: Curves) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, cast
@@ -12,10 +11,9 @@ from typing import Any, cast
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import LAST, CheckpointError, SafeCheckpointIO
 from torchperc.model.model_file import MODEL, load_safetensors
-from torchperc.reports import classification, regression
-from torchperc.reports.page import Block, Code, Report, Text
+from torchperc.reports import sections
+from torchperc.reports.page import Code, Report, Text
 from torchperc.reports.results import CONFIG, curves_of
-from torchperc.reports.sections import Training
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.trainer import RuleTrainer
@@ -60,16 +58,8 @@ def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder
     return "" if ended is not None else f"The run was interrupted {made}"
 
 
-def of_module(
-    title: str,
-    module: Module,
-    data: TabularDataModule,
-    *,
-    folder: Path,
-    again: Sequence[Block] | None = None,
-    sentence: str = "",
-) -> Report:
-    """Report a trained module and its data; curves and config come from the folder."""
+def of_module(module: Module, data: TabularDataModule, folder: Path, sentence: str = "") -> Report:
+    """Report a trained module and its data; curves and config, if there is one, come from the folder of the run."""
     if isinstance(module, LitRule):
         options = module.trainer_options
         shown = (f"{name} {value}" for name, value in options.items() if name != "select" and value is not None)
@@ -78,10 +68,10 @@ def of_module(
         lr = module.hparams["lr"]
         way = f"gradient descent, {module.head}, one step per {module.update}"
         how = [("learned by", way), ("learning rate", "the optimizer's" if lr is None else str(lr))]
-    if again is None:
+    again = [Text("The run was made by a script, without a config.")]
+    if (folder / CONFIG).is_file():
         command = shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])
         config = Code((folder / CONFIG).read_text())
         again = [Text("The config and the versions below reproduce the run:"), Code(command), config]
-    known = Training(again, how, {"": curves_of(folder)}, sentence, result=getattr(module, "result", None))
-    make = regression.of_module if isinstance(module, LitRegressor) else classification.of_module
-    return make(title, module, data, known)
+    known = sections.Training(again, how, {"": curves_of(folder)}, sentence, result=getattr(module, "result", None))
+    return sections.of_module(folder.resolve().name or str(folder), module, data, known)
