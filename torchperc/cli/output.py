@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchperc._checks import Option, ParameterError
 from torchperc.reports.text import columns, visible
 
-NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
-"""Parameters that have another name on the command line."""
-FLAGS = ("stream",)
-"""Options without a value, beside those that are False by default."""
+_NAMES = {"folder": "out", "max_epochs": "epochs", "fractions": "split"}  # parameters with another name here
+_YES_OR_NO = ("header", "stream", "report")
 
 
 def is_first() -> bool:
@@ -59,17 +57,16 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(line)
 
 
-def spelled(option: Option, known: Mapping[str, Any]) -> str:
-    """Spell a parameter of a library's error as an option, if the command has it.
+def spelled(option: Option, flags: Iterable[str]) -> str:
+    """Spell a parameter of a library's error as an option, if it is among those of the command.
 
     Example:
-        >>> spelled(Option("max_epochs", 0), {"max_epochs": None}), spelled(Option("tie", "x"), {})
+        >>> spelled(Option("max_epochs", 0), ["--epochs"]), spelled(Option("tie", "x"), [])
         ('--epochs 0', "tie='x'")
     """
-    name, value = NAMES.get(option.name, option.name), option.value
-    if option.name not in known and name not in known:
+    value, flag = option.value, f"--{_NAMES.get(option.name, option.name).replace('_', '-')}"
+    if flag not in flags:
         return str(option)
-    flag = f"--{name.replace('_', '-')}"
     if isinstance(value, bool):
-        return flag if known.get(option.name) is False or name in FLAGS else f"{flag} {'yes' if value else 'no'}"
+        return f"{flag} {'yes' if value else 'no'}" if option.name in _YES_OR_NO else flag
     return shlex.join([flag, *map(str, value if isinstance(value, list | tuple) else [value])])

@@ -34,15 +34,6 @@ def fit(
 
     A token per line, columns between blanks or tabs, blank lines between sentences; or CoNLL-U or word/TAG text.
     Columns before that of the tags are features, others are ignored.
-
-    Args:
-        file: tokens with tags
-        dev: evaluate on this file after each epoch
-        out: file of the tagger (default: runs/ and the name of the file)
-        overwrite: replace the file of the tagger if there is one
-        epochs: passes over the file
-        templates: file of feature templates in the syntax of CRF++
-        seed: random seed for shuffling sentences
     """
     stem = Path(file).name.split(".")[0] or "tagger"
     numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
@@ -82,10 +73,6 @@ def evaluate(model: str, file: str, **layout: Any) -> None:
 
     Prints accuracy, known and unknown words, entities, confusions. Exit code 2 if the file has tags that the tagger
     does not know, which count as wrong.
-
-    Args:
-        model: a file written by tag fit
-        file: tokens with tags
     """
     tagger = tp.sequences.Tagger.load(model)
     sentences, place, how = read(file, tagger.columns, **layout)
@@ -136,11 +123,6 @@ def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -
 
     A sentence per line, words between blanks; or tokens with the columns of training. Writes a token and its tag per
     line; of CoNLL-U only form, upos and the new tag.
-
-    Args:
-        model: a file written by tag fit
-        file: text (default: standard input)
-        out: write to this file (default: standard output)
     """
     files, target = tp.sequences.files, None if out is None else output_file(out)
     separator = text.get("separator", "\t").replace(*_TAB)
