@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
-from torchperc._files import atomic_path, write_atomically
-from torchperc.cli.output import output_file, output_folder, print_table, say, spelled
+from torchperc._files import atomic_path
+from torchperc.cli.output import output_file, print_table, say
 from torchperc.learn.apply import apply as apply_model
 from torchperc.learn.learn import learn as learn_table
 from torchperc.model.model_file import model_file
@@ -200,22 +198,16 @@ def crosscheck(data: str, *, dtype: str = "float64", **options: Any) -> None:
     raise SystemExit(1)
 
 
-def separable(data: str, out: str | None = None, verify: str | None = None, **options: Any) -> None:
+def separable(
+    data: str, no_bias: bool = False, time_limit: float | None = None, out: str | None = None, **reading: Any
+) -> None:
     """Prove whether a hyperplane separates the classes.
 
     The proof is in exact arithmetic, by the hyperplane or by a point in both convex hulls. Exit code 0 if it was
-    decided either way, 1 if not. With --verify: checks a proof by the standard library alone; exit code 0 if it holds,
-    1 if not.
+    decided either way, 1 if not. A proof in a file can be checked without torchperc's solver.
     """
-    how = {name: options.pop(name) for name in ("no_bias", "time_limit") if name in options}
-    if verify is not None:
-        for name, given in {"out": out, **how}.items():
-            if given is not None:
-                why = " needs a new proof, not --verify; a proof in a file says itself whether there is a bias"
-                raise ParameterError(Option(name, given), why)
-        raise SystemExit(_verify(data, verify, options))
-    target, table = None if out is None else output_file(out), _load("separable", data, options)
-    how = {"bias": not how.get("no_bias"), "num_classes": table.classes, "time_limit": how.get("time_limit")}
+    target, table = None if out is None else output_file(out), _load("separable", data, reading)
+    how = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
     certificate = replace(tp.theory.separability(table.X, table.y, **how), labels=table.labels)
     samples, features = table.X.shape
     say(f"{data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
@@ -224,33 +216,12 @@ def separable(data: str, out: str | None = None, verify: str | None = None, **op
     say(f"{certificate}{rows if 0 < len(witness) <= _SHOWN else ''}")
     if target is not None:
         certificate.save(target)
-        words = [
-            shlex.join([str(target), data]),
-            *(spelled(Option(name, value), [f"--{name}"]) for name, value in options.items()),
-        ]
-        say(f"the proof is in {target}; to check it: torchperc separable --verify {' '.join(words)}")
+        check = f"torchperc.theory.Certificate.load({str(target)!r}).verify(X, y)"
+        if Path(data).is_file() and reading.keys() <= {"target"}:
+            words = [str(target), data, *(["--target", reading["target"]] if reading else [])]
+            check = f"{shlex.join(['python', '-m', 'torchperc.theory.verifier', *words])}, or in Python {check}"
+        say(f"the proof is in {target}; to check it: {check}")
     raise SystemExit(1 if certificate.separable is None else 0)
-
-
-def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
-    """Check a proof by the standard library; files that are no plain tables by torchperc."""
-    from torchperc.theory import verifier  # needs neither torch nor numpy
-
-    try:
-        if set(reading) <= {"target"}:
-            say(str(verifier.verify_file(proof, data, reading.get("target"))))
-            return 0
-    except verifier.RejectedError as reason:
-        say(f"rejected: {' '.join(str(reason).split())}")
-        return 1
-    except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
-        verifier.read_certificate(proof)
-    certificate, table = tp.theory.Certificate.load(proof), _load("separable", data, reading)
-    error = certificate.verification_error(table.X, table.y)
-    if certificate.labels != table.labels:
-        error = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
-    say(f"{certificate.kind}: the proof holds" if error is None else f"rejected: {error}")
-    return 0 if error is None else 1
 
 
 def demo(out: str = "runs/demo") -> None:
@@ -285,9 +256,8 @@ def play(
     if samples and log:
         raise ParameterError(Option("samples", samples), " draws from --data; a log is replayed with all its samples")
     about = {**reading, "samples": samples, "features": None if log else features}
-    for name, value in about.items():
-        if data is None and value is not None:
-            raise ParameterError(Option(name, value), " is about data; name it by --data FILE")
+    if data is None and (told := [Option(*each) for each in about.items() if each[1] is not None]):
+        raise ParameterError(told[0], " is about data; name it by --data FILE")
     page = None if out is None else output_file(out)
     if data is None and log is None:  # torch is not needed
         made = Play(content())
@@ -298,8 +268,8 @@ def play(
         if log is None:
             made = Play(content_of_data(table, features=features, samples=samples))
         else:
-            recorded, told = load_log(Path(log), table)
-            made = Play(content_of_log(recorded, table=table, features=features, **told))
+            recorded, more = load_log(Path(log), table)
+            made = Play(content_of_log(recorded, table=table, features=features, **more))
     say(f"the page: {made.open() if page is None else made.save(page)}")
 
 
@@ -313,32 +283,25 @@ def xor(
     """Train thousands of small nets on XOR at once.
 
     Trains 2-h-1 nets on the logistic loss by full-batch gradient descent, from many seeds at once, for every
-    combination of the values given. Prints how many solve it and how the others fail; writes pictures and results.json.
+    combination of the values given. Prints how many solve it and how the others fail; writes pictures.
     """
     from torchperc.lab.xor import KINDS, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
     for name, count in (("seeds", seeds), ("steps", steps), *(("hidden", width) for width in hidden)):
         check_int(name, count, at_least=1)
-    folder, rows, table, pictures = output_folder(out), list[dict[str, Any]](), list[Any](), dict[str, Any]()
+    rows, pictures = list[tuple[str, ...]](), dict[str, Any]()
     for width, name in dict.fromkeys(product(hidden, activation)):
-        start = time.perf_counter()
         result = train(range(seeds), width, name, steps=steps)
-        seconds = round(time.perf_counter() - start, 3)
-        row = {"hidden": width, "activation": name, "success_rate": result.success_rate, "wilson_95": result.interval}
-        row |= {"counts": result.counts, "seconds": seconds, "kinds": result.kinds}  # by seed
-        rows.append({**row, "curves": f"curves-{width}-{name}.png"})
-        pictures[rows[-1]["curves"]] = plot_curves(result)
+        pictures[f"curves-{width}-{name}.png"] = plot_curves(result)
         if "solved" in result.kinds and "boundary.png" not in pictures:
             pictures["boundary.png"] = plot_boundary(result.net(result.kinds.index("solved")))
         solved = f"{100 * result.success_rate:.1f}", "–".join(f"{100 * bound:.1f}" for bound in result.interval)
-        failed = (f"{result.counts[kind]:,}" for kind in KINDS[1:])
-        table.append((str(width), name, *solved, *failed, f"{seconds:.1f}"))
+        rows.append((str(width), name, *solved, *(f"{result.counts[kind]:,}" for kind in KINDS[1:])))
+    Path(out).mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        with atomic_path(folder / name) as part:
+        with atomic_path(Path(out, name)) as part:
             picture.savefig(part, format="png")
-    found = {"seeds": seeds, "steps": steps, "rows": rows, "pictures": list(pictures)}
-    write_atomically(folder / "results.json", json.dumps(found, indent=1, allow_nan=False).encode())
     say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps")
-    print_table(("hidden", "activation", "solved %", "95 % interval", *KINDS[1:], "sec"), table)
-    say(f"pictures and results.json are in {folder}")
+    print_table(("hidden", "activation", "solved %", "95 % interval", *KINDS[1:]), rows)
+    say(f"pictures are in {out}")

@@ -21,7 +21,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 
 from torchperc._checks import ParameterError, first_line
 from torchperc._files import locked_folder, moved_aside, write_atomically
-from torchperc.cli.output import print_table, say
+from torchperc.cli.output import fail, print_table, say
 from torchperc.learn.candidates import few_threads
 from torchperc.learn.results import score
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule, fitted_model, quiet
@@ -31,29 +31,25 @@ from torchperc.model.model_file import MODEL, load_safetensors, save_safetensors
 from torchperc.reports.results import CONFIG, CURVES, RESULTS
 from torchperc.samples import process_group
 
-_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
+def _keeper(folder: Path, config: str, resumed: str | None) -> Callable[..., None]:
+    """A function that saves something of a run; until the first time an earlier run stays there, complete."""
+    names = [MODEL, RESULTS, CURVES, "report.html", "card.md"]
+    if resumed is None or Path(resumed).absolute().parent != folder.absolute():
+        names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
+    earlier = [path for name in names for path in folder.glob(name)]
+    if not earlier:
+        write_atomically(folder / CONFIG, config.encode())
 
-class _RunFolder:
-    """The folder of a run. An earlier run stays there, complete, until this one has something to keep."""
-
-    def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
-        names = [MODEL, RESULTS, CURVES, "report.html", "card.md"]
-        if resumed is None or Path(resumed).absolute().parent != folder.absolute():
-            names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
-        self._folder, self._config = folder, config.encode()
-        self._earlier = [path for name in names for path in folder.glob(name)]
-        if not self._earlier:
-            write_atomically(folder / CONFIG, self._config)
-
-    def keep(self, save: Callable[..., object], *given: Any, **options: Any) -> None:
-        """Save something of this run; the first time, with its config in place of the earlier run."""
+    def keep(save: Callable[..., object], *given: Any, **options: Any) -> None:
         with contextlib.ExitStack() as stack:
-            if self._earlier:
-                stack.enter_context(moved_aside(self._folder, [*self._earlier, *self._folder.glob(CONFIG)]))
-                write_atomically(self._folder / CONFIG, self._config)
+            if earlier:
+                stack.enter_context(moved_aside(folder, [*earlier, *folder.glob(CONFIG)]))
+                write_atomically(folder / CONFIG, config.encode())
             save(*given, **options)
-        self._earlier = []
+        earlier.clear()
+
+    return keep
 
 
 class _CLI(LightningCLI):
@@ -73,15 +69,15 @@ class _CLI(LightningCLI):
 def _made(words: list[str], name: str = "torchperc") -> _CLI:
     quiet()
     words = [re.sub("^--[^=]*", lambda name: f"--{name[0][2:].replace('-', '_')}", word) for word in words]
-    kind = {"subclass_mode_model": True, "save_config_callback": None, "seed_everything_default": 0, "run": False}
+    kind: dict[str, Any] = {"subclass_mode_model": True, "save_config_callback": None, "seed_everything_default": 0}
     parsing = {"exit_on_error": False, "prog": name, "allow_abbrev": False}
-    return _CLI(pl.LightningModule, TabularDataModule, args=words, parser_kwargs=parsing, **kind)
+    return _CLI(pl.LightningModule, TabularDataModule, args=words, parser_kwargs=parsing, run=False, **kind)
 
 
 def read(path: Path) -> tuple[Any, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
     try:
-        with _one_line():
+        with _one_line([]):
             made = _made(["--config", str(path)])
     except ValueError as error:
         raise ValueError(f"cannot read {path}: {error}") from None
@@ -90,7 +86,7 @@ def read(path: Path) -> tuple[Any, TabularDataModule]:
 
 def run(command: str, words: list[str]) -> None:
     """Run what a config describes; what is wrong is a ``ValueError``."""
-    with _one_line():
+    with _one_line(words):
         made = _made(words, f"torchperc {command}")
         options = {name: value for name, value in made.config_init.trainer.items() if value is not None}
         callbacks, epochs = options.pop("callbacks", []), options.pop("max_epochs", 100)
@@ -117,9 +113,9 @@ def _fit(made: _CLI, trainer: pl.Trainer) -> None:
             stack.enter_context(few_threads(data))
         if trainer.is_global_zero:
             stack.enter_context(locked_folder(folder))
-            place = _RunFolder(folder, made.parser.dump(made.config, skip_unset=True), checkpoint)
+            keep = _keeper(folder, made.parser.dump(made.config, skip_unset=True), checkpoint)
             files: Any = trainer.strategy.checkpoint_io
-            files.save_checkpoint = functools.partial(place.keep, files.save_checkpoint)
+            files.save_checkpoint = functools.partial(keep, files.save_checkpoint)
         trainer.fit(model, datamodule=data, ckpt_path=checkpoint)
         rows = [("epochs", str(trainer.current_epoch))]
         if isinstance(model, LitRule) and model.result is not None:
@@ -133,9 +129,9 @@ def _fit(made: _CLI, trainer: pl.Trainer) -> None:
         try:
             fitted = fitted_model(model, data)
         except TypeError:  # a net that no file can describe: its weights alone
-            place.keep(save_safetensors, model.net, folder / MODEL)
+            keep(save_safetensors, model.net, folder / MODEL)
         else:
-            place.keep(fitted.save, folder / MODEL)
+            keep(fitted.save, folder / MODEL)
         _print(trainer, rows)  # with the metrics of the last epoch
         say(f"weights, checkpoint and curves are in {folder}; look at them with")
         say(f"  tensorboard --logdir {folder.parent}")
@@ -171,7 +167,7 @@ def _print(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> None:
 
 
 @contextlib.contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line(words: list[str]) -> Iterator[None]:
     """Turn errors of Lightning and jsonargparse into a ``ValueError`` with one reason and a remedy."""
     try:
         yield
@@ -183,14 +179,15 @@ def _one_line() -> Iterator[None]:
         if found:
             given = re.search(r"Given value: (\w+)$", message) if found[2].startswith("Expected") else None
             message = ": ".join([*found.groups(), *([f"found {given[1]!r}"] if given else ())])
-        raise ValueError(message) from None
+        configs = ", ".join(word for word in words if word.endswith((".yaml", ".yml")))
+        raise ValueError(message.replace("Problems parsing config", f"cannot read {configs}")) from None
     except MisconfigurationException as error:  # such as a device that is not there
         raise ValueError(f"{str(error).rstrip('!.')}; choose by --trainer.accelerator and --trainer.devices") from None
     except RuntimeError as error:
         if not process_group.is_lost(error):
             raise
         if process_group.rank_and_size()[1] > 1:
-            raise process_group.lost(error) from None
-        where, why = ":".join(os.environ.get(name, "?") for name in _MEETING), first_line(error)
-        remedy = f"check {' and '.join(_MEETING)}, and that all processes were started"
-        raise ValueError(f"the processes did not meet at {where} in time ({why}); {remedy}") from None
+            fail(str(process_group.lost(error)), code=1)
+        where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')} in time ({first_line(error)})"
+        remedy = "check MASTER_ADDR and MASTER_PORT, and that all processes were started"
+        raise ValueError(f"the processes did not meet at {where}; {remedy}") from None

@@ -7,13 +7,12 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torchperc._checks import Option, ParameterError
 from torchperc.reports.text import columns, visible
 
 _NAMES = {"folder": "out", "max_epochs": "epochs", "fractions": "split"}  # parameters with another name here
-_YES_OR_NO = ("header", "stream", "report")
 
 
 def is_first() -> bool:
@@ -32,22 +31,19 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"torchperc: warning: {' '.join(str(message).split())}", sys.stderr)
 
 
+def fail(message: str, code: int = 2) -> NoReturn:
+    """Print an error in one line and exit; of unconnected processes only the first prints."""
+    dist = sys.modules.get("torch.distributed")
+    if is_first() or (dist is not None and dist.is_available() and dist.is_initialized()):
+        say(f"torchperc: error: {' '.join(message.split())}", sys.stderr)
+    raise SystemExit(code)
+
+
 def output_file(path: str | Path, option: str = "out") -> Path:
     """A file to write, in a folder that exists."""
     path = Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ParameterError(Option(option, path), " is not a file in a folder that exists; make the folder first")
-    return path
-
-
-def output_folder(path: str | Path) -> Path:
-    """A folder to write into, made if there is none."""
-    path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f" cannot be made: {error.strerror or error}; choose another folder"
-        raise ParameterError(Option("out", path), why) from None
     return path
 
 
@@ -67,6 +63,5 @@ def spelled(option: Option, flags: Iterable[str]) -> str:
     value, flag = option.value, f"--{_NAMES.get(option.name, option.name).replace('_', '-')}"
     if flag not in flags:
         return str(option)
-    if isinstance(value, bool):
-        return f"{flag} {'yes' if value else 'no'}" if option.name in _YES_OR_NO else flag
-    return shlex.join([flag, *map(str, value if isinstance(value, list | tuple) else [value])])
+    values = [] if isinstance(value, bool) else value if isinstance(value, list | tuple) else [value]
+    return shlex.join([flag, *map(str, values)])

@@ -7,7 +7,7 @@ import itertools
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torchperc as tp
 from torchperc._checks import Option, ParameterError
@@ -16,17 +16,15 @@ from torchperc.cli.output import output_file, say
 from torchperc.reports.text import percent, plural, visible
 
 _SENTENCES = 1000  # of a block that is tagged at once
-_TAB = ("\\t", "\t")  # which a shell has no short way to write
 
 
 def fit(
     file: str,
-    *,
     dev: str | None = None,
     out: str | None = None,
     overwrite: bool = False,
-    epochs: int = 5,
     templates: str | None = None,
+    epochs: int = 5,
     seed: int = 0,
     **layout: Any,
 ) -> None:
@@ -84,25 +82,11 @@ def evaluate(model: str, file: str, **layout: Any) -> None:
 
 
 def read(
-    file: str,
-    default: int,
-    *,
-    column: str | None = None,
-    format: Literal["conll", "conllu", "slash", "text"] | None = None,
-    separator: str | None = None,
+    file: str, default: int, column: str | None = None, format: str | None = None, separator: str | None = None
 ) -> tuple[list[Any], int, dict[str, Any]]:
-    """Return sentences, the number of the tags' column from 0, and how the file was read.
-
-    Args:
-        file: tokens with tags
-        default: number of the tags' column if none is given
-        column: of the tags, by number from 1, in CoNLL-U also by name (default: the last, as in training, or upos)
-        format: of the file (default: by its name and first lines)
-        separator: between columns, \\t for a tab (default: runs of blanks and tabs)
-    """
+    """Return sentences, the number of the tags' column from 0, and how the file was read."""
     files = tp.sequences.files
-    how: dict[str, Any] = {"format": format or files.format_of(file)}
-    how["separator"] = None if separator is None else separator.replace(*_TAB)
+    how: dict[str, Any] = {"format": format or files.format_of(file), "separator": separator}
     if how["format"] == "conllu":
         names = dict(zip(map(str, range(1, 11)), files.CONLLU, strict=True))
         how["column"] = names.get(column or "4", column)
@@ -118,14 +102,13 @@ def read(
     return sentences, default % width if column is None else int(column) - 1, how
 
 
-def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -> None:
+def apply(model: str, file: str = "-", out: str | None = None, **text: Any) -> None:
     """Tag new text.
 
     A sentence per line, words between blanks; or tokens with the columns of training. Writes a token and its tag per
     line; of CoNLL-U only form, upos and the new tag.
     """
     files, target = tp.sequences.files, None if out is None else output_file(out)
-    separator = text.get("separator", "\t").replace(*_TAB)
     for given, what in ((file, "file to be tagged"), (model, "tagger")):
         if target is not None and target.exists() and Path(given).exists() and target.samefile(given):
             raise ParameterError(Option("out", target), f" is the {what}; choose another")
@@ -136,7 +119,7 @@ def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -
         kind = files.format_of(file, plain=tagger.columns == 1)
         if kind != "text" and Path(file).suffix == ".txt":
             say(f"{file} is read as {kind}; use --format text for plain text", sys.stderr)
-    sentences = files.iter_sentences(source, kind, separator=separator if "separator" in text else None)
+    sentences = files.iter_sentences(source, kind, separator=text.get("separator"))
     first, tokens = next(sentences, []), 0
     if not first or len(first[0]) < tagger.columns:
         found = f"{files.name_of(source)} has {plural(len(first[0]), 'column') if first else 'no tokens'}"
@@ -147,7 +130,9 @@ def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -
         stream = sys.stdout.buffer if part is None else stack.enter_context(part.open("wb"))
         while block := list(itertools.islice(sentences, _SENTENCES)):
             for sentence, tags in zip(block, tagger.apply(block), strict=True):
-                rows = (separator.join((*token, tag)) for token, tag in zip(sentence, tags, strict=True))
+                rows = (
+                    text.get("separator", "\t").join((*token, tag)) for token, tag in zip(sentence, tags, strict=True)
+                )
                 stream.write(("\n".join(rows) + "\n\n").encode())
                 tokens += len(sentence)
             stream.flush()  # what comes through a pipe is passed on block by block
