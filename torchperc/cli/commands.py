@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
@@ -19,10 +19,6 @@ from torchperc.learn.learn import learn as learn_table
 from torchperc.model.model_file import model_file
 from torchperc.reports.text import figures, plural, weights
 
-if TYPE_CHECKING:
-    from torchperc.reports import Report
-
-_SHOWN = 12  # rows of a witness that are listed one by one
 _CROSSCHECK = ("lr", "epochs", "tie", "bias_step", "order", "seed", "mode")
 _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
 
@@ -122,9 +118,9 @@ def report(run: str, out: str | None = None, card: str | None = None) -> None:
     say(f"report of {folder}: {page}{'' if markdown is None else f', model card: {markdown}'}")
 
 
-def report_of(folder: Path) -> Report:
+def report_of(folder: Path) -> Any:
     """The report of a folder: of its run, or of the runs below it."""
-    from torchperc.reports import results
+    from torchperc.reports import results, sections
 
     title, found = folder.resolve().name or str(folder), results.runs_below(folder)
     if (folder / results.RESULTS).is_file():
@@ -141,11 +137,9 @@ def report_of(folder: Path) -> Report:
             raise ValueError(f"{folder / results.CONFIG} {why}")
         return runs.of_module(title, module, data, folder=folder, sentence=runs.restore(module, data, folder))
     if not found:
-        why = "neither a config.yaml nor a results.json is there, or in a folder below"
-        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
-    from torchperc.reports.sections import curve_blocks
-
-    curves = tp.reports.Section("All runs", curve_blocks({path.name: results.curves_of(path) for path in found}))
+        why = "is not a run: neither a config.yaml nor a results.json is there, or in a folder below"
+        raise ValueError(f"{folder} {why}; run `torchperc fit` or `torchperc learn` first")
+    curves = tp.reports.Section("All runs", sections.curve_blocks({run.name: results.curves_of(run) for run in found}))
     lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
     return tp.reports.Report.joined(title, lead, [report_of(path) for path in found], curves)
 
@@ -177,10 +171,8 @@ def crosscheck(data: str, *, dtype: str = "float64", **options: Any) -> None:
     X: Any = table.X.toarray() if is_sparse(table.X) else table.X
     check = tp.crosscheck(X, table.y, dtype=getattr(torch, dtype), num_classes=table.classes, **how)
     codes = ("-1", "+1") if table.classes is None else map(str, range(table.classes))
-    pairs = zip(table.labels, codes, strict=True)
-    labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
-    samples, features = table.X.shape
-    say(f"{data}: {samples} samples, {features} features, labels {labels}")
+    labels = [f"{label} → {code}" if label != code else label for label, code in zip(table.labels, codes, strict=True)]
+    say(f"{data}: {len(table.y)} samples, {table.X.shape[1]} features, labels {', '.join(labels)}")
     for name, log in (("rule", check.rule), ("gradient", check.gradient)):
         last: Any = log.last()
         counts = f"{plural(len(log.epoch_ends), 'epoch')}, {plural(len(log), 'mistake')}"
@@ -209,11 +201,10 @@ def separable(
     target, table = None if out is None else output_file(out), _load("separable", data, reading)
     how = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
     certificate = replace(tp.theory.separability(table.X, table.y, **how), labels=table.labels)
-    samples, features = table.X.shape
-    say(f"{data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
+    say(f"{data}: {len(table.y):,} samples, {table.X.shape[1]:,} features, labels {', '.join(table.labels)}")
     witness = [] if certificate.witness is None else sorted({1 + sample for sample in certificate.witness.samples})
     rows = f" (row{'s' * (len(witness) > 1)} {', '.join(map(str, witness))} of the data)"
-    say(f"{certificate}{rows if 0 < len(witness) <= _SHOWN else ''}")
+    say(f"{certificate}{rows if 0 < len(witness) <= 12 else ''}")
     if target is not None:
         certificate.save(target)
         check = f"torchperc.theory.Certificate.load({str(target)!r}).verify(X, y)"
@@ -288,8 +279,7 @@ def xor(
     from torchperc.lab.xor import KINDS, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
-    for name, count in (("seeds", seeds), ("steps", steps), *(("hidden", width) for width in hidden)):
-        check_int(name, count, at_least=1)
+    check_int("seeds", seeds, at_least=1)
     rows, pictures = list[tuple[str, ...]](), dict[str, Any]()
     for width, name in dict.fromkeys(product(hidden, activation)):
         result = train(range(seeds), width, name, steps=steps)

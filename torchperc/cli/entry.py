@@ -26,7 +26,7 @@ CONFIGURED = {
     "predict": "labels or numbers by a checkpoint",
 }
 _CONFIGURED_OPTIONS = {
-    "--config": "YAML with model, data and trainer; may be given several times",
+    "--config": "YAML with model, data and trainer; later configs override earlier ones, options all of them",
     "--out": "folder of the run: event files, checkpoint, weights (default: runs/last)",
     "--ckpt-path": "checkpoint to resume from, or to validate, test or predict with",
     "--seed-everything": "random seed (default: 0)",
@@ -46,10 +46,6 @@ _SIGNALS = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, a
 def yes_or_no(word: str) -> bool | None:
     """The value of a word; others are a ``ValueError``."""
     return (True, False, None)[("yes", "no", "auto").index(word)]
-
-
-def _unescaped(word: str) -> str:
-    return word.replace("\\t", "\t")  # a tab, which a shell has no short way to write
 
 
 _YES_OR_NO: dict[str, Any] = {"type": yes_or_no, "metavar": "{yes,no,auto}"}
@@ -74,9 +70,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not faults or not isinstance(error, OSError):
             fail(str(error))
     finally:
-        # a program, which ends here: its objects need not be looked through for garbage first; Triton complains
-        if argv is None and "triton" not in sys.modules:
-            gc.freeze()
+        if argv is None and "triton" not in sys.modules:  # which complains
+            gc.freeze()  # a program, which ends here: its objects need not be looked through for garbage first
     if faults:
         reason = getattr(faults[0], "strerror", None) or faults[0]
         fail(f"cannot write the event files of the run ({reason}); free some space, or choose a writable folder")
@@ -104,10 +99,7 @@ def _call(words: list[str]) -> None:
 
 @contextlib.contextmanager
 def _signals(faults: list[Any]) -> Iterator[None]:
-    """Within the block a signal ends the command after cleanup, a second one at once; errors of threads are listed.
-
-    Signals that are ignored, as by ``nohup``, stay so.
-    """
+    """Within the block a signal, unless ignored, ends the command after cleanup, a second one at once; lists faults."""
     hook, threading.excepthook = threading.excepthook, lambda args: faults.append(args.exc_value)
     own = threading.current_thread() is threading.main_thread()  # no other can listen
     known = [getattr(signal, name) for name in _SIGNALS if own and hasattr(signal, name)]
@@ -135,7 +127,8 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, argument_default=argparse.SUPPRESS, **options)
 
     def error(self, message: str) -> NoReturn:  # argparse prints the whole usage first
-        raise ValueError(f"{message} (see {self.prog} --help)")
+        told = message.replace("required: data", "required: data, before options of several words")
+        raise ValueError(f"{told} (see {self.prog} --help)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -146,8 +139,7 @@ def parser() -> argparse.ArgumentParser:
 
     def command(function: Any, name: str = "", among: Any = found) -> Any:
         about = inspect.getdoc(function) or ""
-        summary = about.partition("\n")[0].rstrip(".")
-        one = among.add_parser(name or function.__name__, help=summary, description=about)
+        one = among.add_parser(name or function.__name__, help=about.partition(".\n")[0], description=about)
         one.set_defaults(command=function, flags=one._option_string_actions)
         return one.add_argument
 
@@ -157,7 +149,6 @@ def parser() -> argparse.ArgumentParser:
     add("--overwrite", action="store_true", help="replace an earlier run in the folder")
     _add_reading(add)
     add("--task", choices=("classification", "regression"), help="default: inferred from the target")
-    add("--stream", **_YES_OR_NO, help="convert the file to a memory-mapped array (default: if it is large)")
     add("--split", type=float, nargs=3, help="training, validation and test fractions (default: 0.6 0.2 0.2)")
     add("--scale", choices=("auto", "standard", "minmax", "maxabs", "none"), help="default: auto")
     add("--epochs", type=int, dest="max_epochs", help="maximum (default: 30 for the rule, 200 full-batch steps)")
@@ -179,8 +170,7 @@ def parser() -> argparse.ArgumentParser:
         add, new = command(function, action, actions), action == "apply"
         if action != "fit":
             add("model", help="a file written by tag fit")
-        text = "text (default: standard input)" if new else "tokens with tags"
-        add("file", nargs="?" if new else None, help=text)
+        add("file", nargs="?" if new else None, help="text (default: standard input)" if new else "tokens with tags")
         if action != "eval":
             out = "standard output" if new else "runs/ and the name of the file"
             add("-o", "--out", help=f"file of the {'tags' if new else 'tagger'} (default: {out})")
@@ -192,9 +182,13 @@ def parser() -> argparse.ArgumentParser:
             add("--seed", type=int, help="random seed for shuffling sentences (default: 0)")
         if not new:
             add("--column", help="of the tags, by number from 1, in CoNLL-U also by name (default: the last, or upos)")
-        formats = ("conll", "conllu", "slash", "text")
-        add("--format", choices=formats, help="of the file (default: by its name and first lines)")
-        add("--separator", type=_unescaped, help="between columns, \\t for a tab (default: runs of blanks and tabs)")
+        add(
+            "--format",
+            choices=("conll", "conllu", "slash", "text"),
+            help="default: by name and first lines of the file",
+        )
+        tab = {"type": lambda word: word.replace("\\t", "\t")}  # which a shell has no short way to write
+        add("--separator", **tab, help="between columns, \\t for a tab (default: runs of blanks and tabs)")
 
     add = command(commands.export)
     add("run", metavar="RUN", help=_RUN)
@@ -226,8 +220,7 @@ def parser() -> argparse.ArgumentParser:
     _add_reading(add)
 
     for name, text in CONFIGURED.items():
-        about = f"{text}, as Lightning's own command line does; options override the config, later configs earlier ones"
-        one = found.add_parser(name, help=text, description=about, usage=f"torchperc {name} --config FILE [options]")
+        one = found.add_parser(name, help=text, description=text, usage=f"torchperc {name} --config FILE [options]")
         for flag, meaning in _CONFIGURED_OPTIONS.items():
             one.add_argument(flag, metavar="", help=meaning)
 

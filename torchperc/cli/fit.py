@@ -76,11 +76,8 @@ def _made(words: list[str], name: str = "torchperc") -> _CLI:
 
 def read(path: Path) -> tuple[Any, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
-    try:
-        with _one_line([]):
-            made = _made(["--config", str(path)])
-    except ValueError as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+    with _one_line(words := ["--config", str(path)]):
+        made = _made(words)
     return made.model, made.datamodule
 
 
@@ -123,7 +120,7 @@ def _fit(made: _CLI, trainer: pl.Trainer) -> None:
         for which, name in enumerate(("training", "validation")):
             if isinstance(model, LitRule | LitClassifier | LitRegressor) and len(data.parts[which][1]):
                 what = "fit" if data.task == "regression" else "error"
-                rows.append((f"{name} {what} of the weights kept", str(score(model, data, which))))
+                rows.append((f"{name} {what} of the weights kept", str(score(made.model, data, which))))
         if not trainer.is_global_zero:
             return
         try:
@@ -161,9 +158,9 @@ def _use(command: str, made: _CLI, trainer: pl.Trainer) -> None:
 
 def _print(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> None:
     known = sorted(trainer.callback_metrics.items())
-    metrics = [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
+    rows += [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
     if trainer.is_global_zero:
-        print_table(("what", "result"), [*rows, *metrics])
+        print_table(("what", "result"), rows)
 
 
 @contextlib.contextmanager

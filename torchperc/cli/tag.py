@@ -15,30 +15,21 @@ from torchperc._files import atomic_path
 from torchperc.cli.output import output_file, say
 from torchperc.reports.text import percent, plural, visible
 
-_SENTENCES = 1000  # of a block that is tagged at once
 
-
-def fit(
-    file: str,
-    dev: str | None = None,
-    out: str | None = None,
-    overwrite: bool = False,
-    templates: str | None = None,
-    epochs: int = 5,
-    seed: int = 0,
-    **layout: Any,
-) -> None:
+def fit(file: str, dev: str | None = None, out: str | None = None, overwrite: bool = False, **options: Any) -> None:
     """Learn from a file of tokens and tags.
 
     A token per line, columns between blanks or tabs, blank lines between sentences; or CoNLL-U or word/TAG text.
     Columns before that of the tags are features, others are ignored.
     """
+    layout = {name: options.pop(name) for name in ("column", "format", "separator") if name in options}
     stem = Path(file).name.split(".")[0] or "tagger"
     numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
     target = next(path for path in numbered if not path.exists()) if out is None else output_file(out)
     if target.exists() and not overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
-    given = None if templates is None else tp.sequences.Templates.read(templates)
+    if "templates" in options:
+        options["templates"] = tp.sequences.Templates.read(options["templates"])
     sentences, place, _ = read(file, -1, **layout)
     held = None if dev is None else read(dev, place, **layout)[0]
     names = [str(number + 1) for number in range(len(sentences[0][0]))]
@@ -50,7 +41,7 @@ def fit(
         say("Note: all tokens are one sentence; sentences are separated by empty lines.")
     last = "" if held is None else "  dev accuracy"
     print(f"epoch  wrong sentences  wrong tokens  training accuracy     time{last}", flush=True)
-    tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, templates=given, epochs=epochs, seed=seed, watch=_show)
+    tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, watch=_show, **options)
     target.parent.mkdir(parents=True, exist_ok=True)
     tagger.save(target)
     named, ending = shlex.quote(str(target)), "txt" if tagger.columns == 1 else "conll"
@@ -128,7 +119,7 @@ def apply(model: str, file: str = "-", out: str | None = None, **text: Any) -> N
     with contextlib.ExitStack() as stack:
         part = None if target is None else stack.enter_context(atomic_path(target))
         stream = sys.stdout.buffer if part is None else stack.enter_context(part.open("wb"))
-        while block := list(itertools.islice(sentences, _SENTENCES)):
+        while block := list(itertools.islice(sentences, 1000)):
             for sentence, tags in zip(block, tagger.apply(block), strict=True):
                 rows = (
                     text.get("separator", "\t").join((*token, tag)) for token, tag in zip(sentence, tags, strict=True)
