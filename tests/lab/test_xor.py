@@ -223,7 +223,8 @@ def test_wrong_values_are_named(call, message):
 
 def test_the_command(call, tmp_path):
     out = tmp_path / "new" / "xor [red]"
-    code, said, error = call("xor", *"--seeds 30 --hidden 2 4 2 --activation relu --steps 100".split(), "--out", out)
+    words = "--seeds 30 --hidden 2 4 2 --activation relu --steps 100"
+    code, said, error = call("xor", *words.split(), "--out", out)
     assert (code, error) == (0, "")
     assert said.splitlines()[-1] == f"pictures are in {out}"
     assert {path.name for path in out.iterdir()} == {"boundary.png", "curves-2-relu.png", "curves-4-relu.png"}
@@ -232,13 +233,13 @@ def test_the_command(call, tmp_path):
     for hidden, line in zip((2, 4), said.splitlines()[3:-1], strict=True):
         result = xorlab.train(range(30), hidden, "relu", steps=100)
         low, high = (100 * bound for bound in result.interval)
-        words = [hidden, "relu", f"{100 * result.success_rate:.1f}", f"{low:.1f}–{high:.1f}"]
-        assert line.split() == list(map(str, [*words, *list(result.counts.values())[1:]]))
+        cells = [hidden, "relu", f"{100 * result.success_rate:.1f}", f"{low:.1f}–{high:.1f}"]
+        assert line.split() == list(map(str, [*cells, *list(result.counts.values())[1:]]))
 
 
 @pytest.mark.parametrize("words", ["--seeds 0", "--steps 0", "--hidden 2 0", "--activation other"])
 def test_the_command_writes_nothing_if_a_value_is_wrong(call, tmp_path, words):
-    code, _, error = call("xor", *"--seeds 2 --steps 2".split(), *words.split(), "--out", tmp_path / "out")
+    code, _, error = call("xor", "--seeds", 2, "--steps", 2, *words.split(), "--out", tmp_path / "out")
     option, *_, value = words.split()
     assert (code, f"{option} {value}" in error) == (2, True), error
     assert not (tmp_path / "out").exists()

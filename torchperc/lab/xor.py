@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number
 from torchperc.data.example_data import gate
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
 from torchperc.samples import parallel
 from torchperc.theory.bounds import wilson

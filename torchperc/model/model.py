@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from torchperc._checks import Data, as_csr, check_choice, find_non_finite, is_sparse
 from torchperc.data.scaling import Scaler
-from torchperc.data.table_encoder import TableEncoder
+from torchperc.data.table_encoder import Column, TableEncoder
 from torchperc.data.table_files import shortest
 from torchperc.model.describe import as_net, described_net, why_not_described
 from torchperc.model.model_file import MODEL, model_file, save_safetensors, size_differences
@@ -30,10 +31,6 @@ FORMAT = 3  # of the description in a file
 DESCRIPTION = "torchperc.model"  # its name among the file's texts
 _HEADS = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead, "regression": RegressionHead}
 _TEXTS = ("labels", "names", "about", "target")
-_PARTS: dict[str, tuple[Any, Any]] = {
-    "encoding": (TableEncoder.to_json, TableEncoder.from_json),
-    **dict.fromkeys(("scaler", "target_scaler"), (Scaler.state, Scaler.from_state)),
-}
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
@@ -85,10 +82,6 @@ class FittedModel(nn.Module):
         [13.0]
     """
 
-    means: Tensor | None
-    shift: Tensor | None
-    scale: Tensor | None
-    target_scaling: Tensor
     regression: bool
     """Whether it predicts numbers rather than labels."""
     width: int
@@ -123,11 +116,10 @@ class FittedModel(nn.Module):
             names = _numbered(self.width) if encoding is None else encoding.feature_names
         self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
         self._check(scores)
-        plain = scaler is None or scaler.kind == "none"
-        units: Any = (0.0, 1.0) if target_scaler is None else (target_scaler.shift, target_scaler.scale)
-        self.means = _buffer(None if encoding is None else encoding.imputed_values)
-        self.shift, self.scale = (_buffer(None if plain else getattr(scaler, name)) for name in ("shift", "scale"))
-        self.target_scaling = nn.Buffer(torch.tensor(list(map(float, units)), dtype=torch.float64))
+        means = None if encoding is None else encoding.imputed_values
+        self.means = nn.Buffer(torch.tensor(math.nan if means is None else means, dtype=torch.float64))
+        self.shift, self.scale = _buffers(None if scaler is None or scaler.kind == "none" else scaler)
+        self.target_shift, self.target_scale = _buffers(target_scaler)
         self.eval()
 
     def _check(self, scores: int) -> None:
@@ -197,17 +189,17 @@ class FittedModel(nn.Module):
             >>> FittedModel.of(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
             (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
         """
-        filled = X if self.means is None else torch.where(X.isnan(), self.means, X.double())
+        filled = torch.where(X.isnan(), self.means, X.double())
         said = self.answers(self.net(self._scaled(filled).to(self.dtype)))
-        if self.means is None and said.label is not None:
-            said = said._replace(label=said.label.masked_fill(X.isnan().any(1), -1))
+        if said.label is not None:
+            said = said._replace(label=said.label.masked_fill(filled.isnan().any(1), -1))
         return tuple(value for value in said if value is not None)
 
     def answers(self, scores: Tensor) -> Outputs:
         """What the head makes of the net's scores: labels and probabilities, or predictions in the target's units."""
         scores = scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores  # as of nn.Linear(d, 1)
         if self.regression:
-            return Outputs(self.head.output(scores).double() * self.target_scaling[1] + self.target_scaling[0])
+            return Outputs(self.head.output(scores).double() * self.target_scale + self.target_shift)
         many, decided = scores.dim() == 2, self.head.decide(scores)
         label = decided if many else (decided + 1) // 2
         if not isinstance(self.head, LogisticHead):
@@ -216,7 +208,7 @@ class FittedModel(nn.Module):
         return Outputs(scores, label, chances if many else torch.stack([self.head.output(-scores), chances], -1))
 
     def _scaled(self, X: Tensor) -> Tensor:
-        return X if self.shift is None or self.scale is None else (X.double() - self.shift) / self.scale
+        return (X.double() - self.shift) / self.scale
 
     def scores(self, X: Data) -> Tensor:
         """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts; of a regression the predictions."""
@@ -234,19 +226,13 @@ class FittedModel(nn.Module):
     def _by_name(self, X: Data) -> Data:
         """The features of a frame or of a list of dicts; all else as it is."""
         frame = hasattr(X, "columns") and hasattr(X, "iloc")
-        dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
-        if not frame and not dicts:
+        if not frame and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
             return X
-        if self.encoding is not None and self.encoding.n_columns is None:
-            return self.encoding.transform(X)
-        if dicts:
-            raise TypeError("X is a list of dicts, but the model was not learned from a table with names; pass numbers")
-        names = [str(name) for name in X.columns]
-        if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
+        unnamed = self.encoding is None and self.names == _numbered(self.width)
+        if unnamed and frame and not {*self.names} <= {*map(str, X.columns)}:
             return X.to_numpy()
-        if lost := [name for name in self.names if names.count(name) != 1]:
-            raise ValueError(f"X must have each of the columns {', '.join(self.names[:20])} once; look at {lost[0]!r}")
-        return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
+        encoding = self.encoding or TableEncoder(tuple(map(Column, self.names)), None, self.labels)
+        return encoding.transform(X)
 
     def _scaled_features(self, X: Data) -> Tensor:
         """Check, impute and scale raw features in float64; return them in the net's type."""
@@ -270,8 +256,6 @@ class FittedModel(nn.Module):
         That is where ``|shift|`` > 2¹²·scale, as of a date in seconds that varies by minutes, and outside
         10⁻³⁰ to 10³⁰.
         """
-        if self.shift is None or self.scale is None:
-            return self.dtype
         size = self.shift.abs()
         far = (size > _FAR * self.scale) | (size + self.scale > _LARGE) | (self.scale < 1 / _LARGE)
         return torch.float64 if far.any() else self.dtype
@@ -292,8 +276,9 @@ class FittedModel(nn.Module):
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
         state = {"format": FORMAT, "torchperc": version("torchperc"), "net": described_net(self.net)}
         state |= {"head": {"kind": kind, **asdict(self.head)}} | {name: getattr(self, name) for name in _TEXTS}
-        for name, (write, _) in _PARTS.items():
-            state[name] = None if getattr(self, name) is None else write(getattr(self, name))
+        parts = {"scaler": self.scaler, "target_scaler": self.target_scaler}
+        state |= {name: None if part is None else part.state() for name, part in parts.items()}
+        state["encoding"] = None if self.encoding is None else self.encoding.to_json()
         save_safetensors(self.net, path, {DESCRIPTION: json.dumps(state, allow_nan=False)})
 
     @classmethod
@@ -322,15 +307,18 @@ class FittedModel(nn.Module):
             options = dict(state["head"])
             head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
             parts = {name: state[name] for name in _TEXTS}
-            parts |= {name: None if state[name] is None else make(state[name]) for name, (_, make) in _PARTS.items()}
+            for name in ("encoding", "scaler", "target_scaler"):
+                make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
+                parts[name] = None if state[name] is None else make(state[name])
             return cls(net, head, **parts)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is not a usable model: {what}; learn or export it again") from None
 
 
-def _buffer(values: Any) -> nn.Buffer | None:
-    return None if values is None else nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
+def _buffers(scaler: Scaler | None) -> list[nn.Buffer]:
+    values: Any = (0.0, 1.0) if scaler is None else (scaler.shift, scaler.scale)
+    return [nn.Buffer(torch.as_tensor(value, dtype=torch.float64)) for value in values]
 
 
 def _numbered(width: int) -> tuple[str, ...]:
