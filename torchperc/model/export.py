@@ -113,8 +113,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
 
     content = _onnx_file(model)
     options = runtime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 3, 1, 1
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
@@ -126,10 +125,11 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
 
 def _onnx_file(model: FittedModel) -> bytes:
     """The bytes of an ONNX file, without the paths and source lines that torch notes in it."""
-    names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
-    options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET, "verbose": False}
+    options: dict[str, Any] = {"input_names": ["X"], "opset_version": _OPSET, "verbose": False}
     with _quiet():
-        made: Any = torch.onnx.export(_program(model, "ONNX"), dynamic_shapes=_SHAPES, **options)
+        program = _program(model, "ONNX")
+        names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
+        made: Any = torch.onnx.export(program, output_names=names, dynamic_shapes=_SHAPES, **options)
     file = made.model_proto
     for part in (*file.graph.node, *file.graph.initializer, *file.graph.value_info, file.graph, file):
         part.ClearField("metadata_props")

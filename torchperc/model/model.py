@@ -35,14 +35,17 @@ _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in flo
 
 
 class Outputs(NamedTuple):
-    """Scores, labels and probabilities of N samples."""
+    """Scores, labels and probabilities of N samples.
+
+    Args:
+        scores: (N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units.
+        label: (N,) int64: the index of the label in ``labels``, with two labels too; of a classifier only.
+        probabilities: (N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only.
+    """
 
     scores: Tensor
-    """(N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units."""
     label: Tensor | None = None
-    """(N,) int64: the index of the label in ``labels``, with two labels too; of a classifier only."""
     probabilities: Tensor | None = None
-    """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
 
 class FittedModel(nn.Module):
@@ -82,10 +85,8 @@ class FittedModel(nn.Module):
         [13.0]
     """
 
-    regression: bool
-    """Whether it predicts numbers rather than labels."""
-    width: int
-    """The number of features."""
+    regression: bool  # whether it predicts numbers rather than labels
+    width: int  # the number of features
 
     def __init__(
         self,
@@ -147,12 +148,7 @@ class FittedModel(nn.Module):
 
     @classmethod
     def of(cls, net: nn.Module, head: Head | str = "perceptron", **parts: Any) -> FittedModel:
-        """The model of a trained net; all arguments are those of the class.
-
-        Example:
-            >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
-            ('1', '2', '7.5')
-        """
+        """The model of a trained net; all arguments are those of the class."""
         return cls(net, head, **parts)
 
     @property
@@ -179,10 +175,9 @@ class FittedModel(nn.Module):
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Scores, label and, from a logistic head, probabilities; or predictions, as in :class:`Outputs`.
 
-        The model as a plain module, for export and other programs: it maps X (N, d) of :attr:`input_dtype`, checks
-        nothing, and is equal to :meth:`outputs` to the bit. If training imputed nothing, the label of a missing value
-        is −1 and its prediction NaN. The scaling is a step of its own in front of the net, in float64: folded into the
-        weights it would lose precision where the data lie far from the origin.
+        The model as a plain module, for export: it maps X (N, d) of :attr:`input_dtype`, checks nothing, and is equal
+        to :meth:`outputs` to the bit. If training imputed nothing, the label of a missing value is −1 and its
+        prediction NaN. Scaling folded into the weights would lose precision where data lie far from the origin.
 
         Example:
             >>> import torchperc as tp
@@ -200,12 +195,10 @@ class FittedModel(nn.Module):
         scores = scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores  # as of nn.Linear(d, 1)
         if self.regression:
             return Outputs(self.head.output(scores).double() * self.target_scale + self.target_shift)
-        many, decided = scores.dim() == 2, self.head.decide(scores)
-        label = decided if many else (decided + 1) // 2
-        if not isinstance(self.head, LogisticHead):
-            return Outputs(scores, label)
-        chances = self.head.output(scores)
-        return Outputs(scores, label, chances if many else torch.stack([self.head.output(-scores), chances], -1))
+        many, decided, chances = scores.dim() == 2, self.head.decide(scores), None
+        if isinstance(self.head, LogisticHead):
+            chances = scores.softmax(-1) if many else torch.stack([-scores, scores], -1).sigmoid()
+        return Outputs(scores, decided if many else (decided + 1) // 2, chances)
 
     def _scaled(self, X: Tensor) -> Tensor:
         return (X.double() - self.shift) / self.scale
@@ -236,15 +229,14 @@ class FittedModel(nn.Module):
 
     def _scaled_features(self, X: Data) -> Tensor:
         """Check, impute and scale raw features in float64; return them in the net's type."""
-        encoding = self.encoding
         if not is_sparse(X):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
             given = convert.features(X, width=self.width, finite=False, **kind)
-            given = convert.features(given if encoding is None else encoding.impute(given), **kind)
+            given = convert.features(given if self.encoding is None else self.encoding.impute(given), **kind)
             return convert.features(self._scaled(given), dtype=self.dtype, convert=True)
-        if encoding is not None and encoding.imputed_values is not None and X.shape[1] == self.width:
+        if self.means.dim() and X.shape[1] == self.width:  # which is imputed
             X = as_csr(X).copy()
-            X.data = np.where(np.isnan(X.data), np.array(encoding.imputed_values)[X.indices], X.data)
+            X.data = np.where(np.isnan(X.data), self.means.numpy()[X.indices], X.data)
         Z = convert.sparse_features(X, dtype=torch.float64, width=self.width)
         Z = Z if self.scaler is None else self.scaler.transform(Z)
         return convert.csr_tensor(convert.sparse_features(Z, dtype=self.dtype))
@@ -276,8 +268,8 @@ class FittedModel(nn.Module):
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
         state = {"format": FORMAT, "torchperc": version("torchperc"), "net": described_net(self.net)}
         state |= {"head": {"kind": kind, **asdict(self.head)}} | {name: getattr(self, name) for name in _TEXTS}
-        parts = {"scaler": self.scaler, "target_scaler": self.target_scaler}
-        state |= {name: None if part is None else part.state() for name, part in parts.items()}
+        for name in ("scaler", "target_scaler"):
+            state[name] = None if getattr(self, name) is None else getattr(self, name).state()
         state["encoding"] = None if self.encoding is None else self.encoding.to_json()
         save_safetensors(self.net, path, {DESCRIPTION: json.dumps(state, allow_nan=False)})
 
@@ -293,24 +285,24 @@ class FittedModel(nn.Module):
             own = "load them with load_safetensors into a net of yours"
             raise ValueError(f"{path} holds weights but no description of a model; {own}, or name the {MODEL} of a run")
         try:
+            state = json.loads(texts[DESCRIPTION])
             if not has_checksum:
                 raise ValueError("it has lost its checksum, so another program has written it")
-            state = json.loads(texts[DESCRIPTION])
-            if (found := state["format"]) != FORMAT:
-                by = f"written by torchperc {state.get('torchperc')}"
-                raise ValueError(f"it is of format {found!r}, {by}, and this torchperc reads format {FORMAT}")
+            if state["format"] != FORMAT:
+                found = f"format {state['format']!r}, written by torchperc {state.get('torchperc')}"
+                raise ValueError(f"it is of {found}, and this torchperc reads format {FORMAT}")
             with torch.device("meta"):  # sizes are compared before a net of those sizes takes memory
                 net = as_net(state["net"])
             if differences := size_differences(tensors, net.state_dict()):
                 raise ValueError(differences)
             net.to_empty(device="cpu").load_state_dict(tensors)
-            options = dict(state["head"])
-            head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
-            parts = {name: state[name] for name in _TEXTS}
-            for name in ("encoding", "scaler", "target_scaler"):
+            kind = state["head"].pop("kind")
+            head = _HEADS[check_choice("head", kind, tuple(_HEADS))](**state["head"])
+            parts = {name: state[name] for name in ("encoding", "scaler", "target_scaler")}
+            for name, part in parts.items():
                 make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
-                parts[name] = None if state[name] is None else make(state[name])
-            return cls(net, head, **parts)
+                parts[name] = None if part is None else make(part)
+            return cls(net, head, **parts, **{name: state[name] for name in _TEXTS})
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is not a usable model: {what}; learn or export it again") from None
@@ -330,14 +322,13 @@ def _text(label: object) -> str:
     return shortest(value) if isinstance(value, float) else str(value)
 
 
-def _check_net(net: object) -> None:
+def _check_net(net: nn.Module) -> None:
     """Refuse a net that could not be made again from a description."""
     if (reason := why_not_described(net)) is not None:
         raise TypeError(f"{reason}; save other nets with save_safetensors")
-    assert isinstance(net, nn.Module)
-    dtypes = {parameter.dtype for parameter in net.parameters()}
-    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
-        found = ", ".join(sorted(map(str, dtypes)))
+    dtypes = {str(parameter.dtype) for parameter in net.parameters()}
+    if dtypes not in ({"torch.float32"}, {"torch.float64"}):
+        found = ", ".join(sorted(dtypes))
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
     if bad := find_non_finite(net.named_parameters()):
         raise ValueError(f"training of the net did not finish: {bad}, and weights must be finite; train it again")
