@@ -151,7 +151,7 @@ WRONG = [
     (["--config", RULE, "--ckpt_path", "none.ckpt", *QUIET], "cannot read none.ckpt"),
     (written("a: ["), "config.yaml"),
     (written("- 1"), "Unexpected config"),
-    (written("base: [other]"), "does not accept option 'base'"),
+    (written("base: [other]"), "Option 'base' is not accepted"),
     (lambda folder: ["--config", RULE, "--out", written("a file")(folder)[1], *QUIET], "config.yaml"),  # is a file
 ]
 
@@ -160,26 +160,3 @@ WRONG = [
 def test_wrong_configs_are_one_line_and_exit_code_two(refused, tmp_path, words, message):
     words = words(tmp_path) if callable(words) else words
     assert message in refused("fit", *words, *([] if "--out" in words or not words else ["--out", tmp_path / "run"]))
-
-
-# --- a config is a program ---
-
-
-@pytest.fixture
-def foreign(tmp_path, monkeypatch):
-    """A config that names a class of a package of somebody's own."""
-    (tmp_path / "somebodys_own.py").write_text("from torchperc.lightning import EpsilonStop as Stop\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    content = yaml.safe_load((CONFIGS / "experiment/and-gradient.yaml").read_text())
-    content["trainer"]["callbacks"] = [{"class_path": "somebodys_own.Stop"}]
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**content, "out": str(tmp_path / "run")}))
-    return tmp_path / "run.yaml"
-
-
-def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
-    folder = foreign.parent / "run"
-    code, _, err = call("fit", f"--config={foreign}", *QUIET)
-    assert code == 0
-    assert err.startswith("torchperc: warning: the config names somebodys_own.Stop: a config is a program")
-    assert err.count("\n") == 1
-    assert "somebodys_own.Stop" in call("report", folder)[2]

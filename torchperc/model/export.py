@@ -60,9 +60,8 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """Write a model with ``torch.export``, atomically, after reading it back and running it.
 
-    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d), N
-    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.forward` says.
-    Labels and feature names are JSON in the extra file ``torchperc.json``.
+    ``torch.export.load(path).module()`` is a module that needs torch and nothing else, as :meth:`FittedModel.forward`
+    describes it. Labels and feature names are JSON in the extra file ``torchperc.json``.
 
     Args:
         model: to write.
@@ -90,12 +89,11 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     """Write a model as an ONNX file, atomically, after running it in onnxruntime against torch.
 
-    The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, N free, and gives ``scores``
-    (N,) or (N, K), ``label`` (N,) int64, the place of the label in ``labels``, and of a logistic head ``probabilities``
-    (N, K); a regression gives ``prediction`` (N,) float64, in the target's units. The decision is the head's own, on
-    ties too. NaN is imputed as in training; if training imputed nothing, its label is −1. Labels, feature names, head
-    and ``about`` are in the file's metadata properties as JSON. The file is refused if a label is not the decision on
-    its own score, or if a score differs from torch's by more than 1e-5 of the largest score (1e-12 in float64).
+    The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, and gives ``scores``, ``label``
+    and of a logistic head ``probabilities``; a regression gives ``prediction``: see :meth:`FittedModel.forward`.
+    Labels, feature names, head and ``about`` are in the file's metadata properties as JSON. The file is refused if a
+    label is not the decision on its own score, or if a score differs from torch's by more than 1e-5 of the largest
+    score (1e-12 in float64).
 
     Args:
         model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.

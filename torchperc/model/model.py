@@ -58,13 +58,11 @@ class FittedModel(nn.Module):
     the mean that training imputed, and is an error if it imputed none. The net is a copy on the CPU.
 
     Args:
-        net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
-            an activation that has a name), of float32 or float64.
-        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead, or its name, see
-            :func:`torchperc.nn.heads.head`.
-        labels: of any kind, such as an estimator's ``classes_``. Two for one score per sample, of which the second is
-            +1; K for K scores, in the order of the class indices; none for a regression. By default those of the
-            encoding, else −1 and +1 or 0 … K−1.
+        net: a Perceptron, MulticlassPerceptron, JointPerceptron (with block features), ``nn.Linear`` or MLP (with an
+            activation that has a name), of float32 or float64.
+        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead, or its name, see :func:`torchperc.heads.head`.
+        labels: of any kind, such as an estimator's ``classes_``: two for one score per sample, −1 and +1; K for K
+            scores; none for a regression. By default those of the encoding, else −1 and +1 or 0 … K−1.
         names: of the features; those of the encoding by default, else x1, x2, …
         scaler: fitted on the training samples; ``None`` if they were not scaled.
         encoding: how the columns of a table become these features, if they come from one.
@@ -245,8 +243,7 @@ class FittedModel(nn.Module):
     def input_dtype(self) -> torch.dtype:
         """The type of raw features for :meth:`forward`: the net's; float64 if float32 would round some of them away.
 
-        That is where ``|shift|`` > 2¹²·scale, as of a date in seconds that varies by minutes, and outside
-        10⁻³⁰ to 10³⁰.
+        That is where ``|shift|`` > 2¹²·scale, as of a date in seconds, and outside 10⁻³⁰ to 10³⁰.
         """
         size = self.shift.abs()
         far = (size > _FAR * self.scale) | (size + self.scale > _LARGE) | (self.scale < 1 / _LARGE)
@@ -275,10 +272,7 @@ class FittedModel(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> FittedModel:
-        """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
-
-        A file that is damaged, was changed elsewhere, is of another format or holds weights alone is a ``ValueError``.
-        """
+        """Read a model that :meth:`save` wrote, by its file or by the folder of a run; others are a ``ValueError``."""
         path = model_file(Path(path))
         tensors, texts, has_checksum = read_checksummed(path)
         if DESCRIPTION not in texts:
