@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from sklearn.datasets import load_iris
 
 import torchperc as tp
 from torchperc.lab import demo
@@ -45,12 +44,8 @@ def test_crosscheck_of_gates_and_files(call, tmp_path):
     assert code == 0
     for text in ("4 samples, 2 features, labels [/] → -1, [red] → +1", "9 epochs, 18 mistakes", "(-4; 3, 2)"):
         assert text in out
-    iris = load_iris()
-    rows = (f"{iris.target_names[t]},{','.join(map(str, x))}\n" for x, t in zip(iris.data, iris.target, strict=True))
-    (tmp_path / "iris.csv").write_text(f"kind,f0,f1,f2,f3\n{''.join(rows)}")
-    said = [call("crosscheck", tmp_path / "iris.csv", "--target", name, "--epochs", "3") for name in ("kind", "1")]
-    assert said[0] == said[1]
-    assert "150 samples, 4 features, labels setosa → 0, versicolor → 1, virginica → 2" in said[0][1]
+    out = call("crosscheck", "iris", "--epochs", "3")[1]
+    assert "150 samples, 4 features, labels setosa → 0, versicolor → 1, virginica → 2" in out
 
 
 def test_a_difference_exits_with_one(call, monkeypatch):

@@ -44,12 +44,6 @@ def test_every_trainer_goes_with_an_experiment(call, path):
         assert made[name] == given[name]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_an_experiment_runs_on_all_gpus(call, tmp_path):
-    words = ("--config", CONFIGS / "experiment/xor-mlp.yaml", "--config", CONFIGS / "trainer/gpu.yaml", *QUIET[:2])
-    assert call("fit", *words, "--out", tmp_path / "run", "--trainer.max_epochs", 2, "--trainer.devices", 1)[0] == 0
-
-
 def test_and_by_rule_and_by_gradient(call, tmp_path):
     for name in ("and-rule", "and-gradient"):
         code, out, _ = call("fit", "--config", CONFIGS / f"experiment/{name}.yaml", "--out", tmp_path / name, *QUIET)

@@ -164,5 +164,6 @@ def test_wrong_words_are_one_line_and_exit_code_two(refused, folder, model, word
         (folder / f"{name}.conll").write_bytes(content)
     before = (folder / "held.conll").read_bytes()
     assert message in refused("tag", *(model if word == "MODEL" else word for word in words.split()), silent=False)
-    assert not (folder / "runs").exists() and not (folder / "x").exists()
+    assert not (folder / "runs").exists()
+    assert not (folder / "x").exists()
     assert (folder / "held.conll").read_bytes() == before

@@ -39,7 +39,6 @@ _CONFIGURED_OPTIONS = {
     "--help.all": "every option of module, data and Trainer (takes some seconds)",
 }
 _DATA = "AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …, or a file: CSV, TSV, Parquet, svmlight, .npy or .npz"
-_RUN = "the folder of a run, or its weights.safetensors"
 _SIGNALS = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, as the terminal was closed"}
 
 
@@ -157,7 +156,7 @@ def parser() -> argparse.ArgumentParser:
     add("--report", **_YES_OR_NO, help="write report.html and card.md (default: yes)")
 
     add = command(commands.apply)
-    add("model", metavar="RUN", help=_RUN)
+    add("model", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     add("source", nargs="+", metavar="data", help="files with the columns of training; or a pattern, such as new/*.csv")
     add("-o", "--out", help=".csv, .csv.gz, .tsv, .tsv.gz or .parquet (default: CSV on standard output)")
     add("--unknown", choices=("error", "ignore"), help="a category that training did not have (default: error)")
@@ -191,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
         add("--separator", **tab, help="between columns, \\t for a tab (default: runs of blanks and tabs)")
 
     add = command(commands.export)
-    add("run", metavar="RUN", help=_RUN)
+    add("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     add("--to", choices=("onnx", "safetensors", "torch"), required=True, help="kind of file")
     add("-o", "--out", help="the file (default: model.onnx, model.safetensors or model.pt2 in the run)")
 

@@ -177,7 +177,8 @@ def _one_line(words: list[str]) -> Iterator[None]:
             given = re.search(r"Given value: (\w+)$", message) if found[2].startswith("Expected") else None
             message = ": ".join([*found.groups(), *([f"found {given[1]!r}"] if given else ())])
         configs = ", ".join(word for word in words if word.endswith((".yaml", ".yml")))
-        raise ValueError(message.replace("Problems parsing config", f"cannot read {configs}")) from None
+        unread = isinstance(error, UnicodeDecodeError) or message.startswith("Problems parsing config")
+        raise ValueError(f"cannot read {configs}: {message}" if unread else message) from None
     except MisconfigurationException as error:  # such as a device that is not there
         raise ValueError(f"{str(error).rstrip('!.')}; choose by --trainer.accelerator and --trainer.devices") from None
     except RuntimeError as error:
