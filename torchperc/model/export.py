@@ -117,7 +117,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
         why = f"onnxruntime {runtime.__version__} does not run this net ({first_line(error)})"
         raise ValueError(f"cannot write {path}: {why}; use a float32 net or another activation") from None
-    run = lambda X: [torch.as_tensor(found) for found in session.run(None, {"X": X.numpy()})]  # noqa: E731
+    run: Any = lambda X: map(torch.as_tensor, session.run(None, {"X": X.numpy()}))  # noqa: E731
     return _write(model, path, content, run, "onnxruntime")
 
 
@@ -134,8 +134,7 @@ def _onnx_file(model: FittedModel) -> bytes:
     for name, value in _texts(model).items():
         file.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
     file.producer_name, file.producer_version = "torchperc", version("torchperc")
-    content: bytes = file.SerializeToString(deterministic=True)
-    return content
+    return bytes(file.SerializeToString(deterministic=True))
 
 
 def _program(model: FittedModel, what: str) -> torch.export.ExportedProgram:
