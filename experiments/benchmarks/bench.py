@@ -19,7 +19,6 @@ from benchmarks.tag_cases import BROWN
 from benchmarks.tagged import checked
 from benchmarks.timing import Row, measure
 from torchperc._checks import check_choice
-from torchperc.cli.output import output_folder
 from torchperc.reports.text import visible
 
 _ROUNDS = 5
@@ -76,7 +75,9 @@ def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     if rounds < least:
         remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
         raise ValueError(f"--rounds {rounds} must be at least {least}{remedy}")
-    return names, rounds, output_folder(arguments.out)
+    out = Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    return names, rounds, out
 
 
 def _measure(

@@ -44,12 +44,6 @@ def test_every_trainer_goes_with_an_experiment(call, path):
         assert made[name] == given[name]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_an_experiment_runs_on_all_gpus(call, tmp_path):
-    words = ("--config", CONFIGS / "experiment/xor-mlp.yaml", "--config", CONFIGS / "trainer/gpu.yaml", *QUIET[:2])
-    assert call("fit", *words, "--out", tmp_path / "run", "--trainer.max_epochs", 2, "--trainer.devices", 1)[0] == 0
-
-
 def test_and_by_rule_and_by_gradient(call, tmp_path):
     for name in ("and-rule", "and-gradient"):
         code, out, _ = call("fit", "--config", CONFIGS / f"experiment/{name}.yaml", "--out", tmp_path / name, *QUIET)
@@ -151,7 +145,7 @@ WRONG = [
     (["--config", RULE, "--ckpt_path", "none.ckpt", *QUIET], "cannot read none.ckpt"),
     (written("a: ["), "config.yaml"),
     (written("- 1"), "Unexpected config"),
-    (written("base: [other]"), "does not accept option 'base'"),
+    (written("base: [other]"), "Option 'base' is not accepted"),
     (lambda folder: ["--config", RULE, "--out", written("a file")(folder)[1], *QUIET], "config.yaml"),  # is a file
 ]
 
@@ -160,26 +154,3 @@ WRONG = [
 def test_wrong_configs_are_one_line_and_exit_code_two(refused, tmp_path, words, message):
     words = words(tmp_path) if callable(words) else words
     assert message in refused("fit", *words, *([] if "--out" in words or not words else ["--out", tmp_path / "run"]))
-
-
-# --- a config is a program ---
-
-
-@pytest.fixture
-def foreign(tmp_path, monkeypatch):
-    """A config that names a class of a package of somebody's own."""
-    (tmp_path / "somebodys_own.py").write_text("from torchperc.lightning import EpsilonStop as Stop\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    content = yaml.safe_load((CONFIGS / "experiment/and-gradient.yaml").read_text())
-    content["trainer"]["callbacks"] = [{"class_path": "somebodys_own.Stop"}]
-    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**content, "out": str(tmp_path / "run")}))
-    return tmp_path / "run.yaml"
-
-
-def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
-    folder = foreign.parent / "run"
-    code, _, err = call("fit", f"--config={foreign}", *QUIET)
-    assert code == 0
-    assert err.startswith("torchperc: warning: the config names somebodys_own.Stop: a config is a program")
-    assert err.count("\n") == 1
-    assert "somebodys_own.Stop" in call("report", folder)[2]

@@ -89,17 +89,6 @@ def test_errors_are_one_line_and_exit_code_two(refused, fruit, tmp_path, monkeyp
     assert opened == []
 
 
-def test_too_many_samples_name_the_remedy(call, refused, tmp_path):
-    path = tmp_path / "many.csv"
-    path.write_text("a,b,c\n" + "".join(f"{i},{i % 7},{'yn'[i % 2]}\n" for i in range(1200)))
-    error = refused("play", "--data", path, "--out", tmp_path / "a.html")
-    assert ("1,200 samples" in error, "--samples 500" in error) == (True, True)
-    assert call("play", "--data", path, "--samples", "500", "--out", tmp_path / "a.html")[0] == 0
-    made = content(tmp_path / "a.html")["start"]["data"]
-    assert len(made["points"]) == 500
-    assert made["description"] == "500 of 1,200 samples were drawn at random."
-
-
 # --- recorded runs ------------------------------------------------------------------------------------------------
 
 

@@ -139,23 +139,6 @@ def test_apply_reads_standard_input(call, folder, model, monkeypatch, words):
     assert [line.split("\t")[0] for line in lines] == ["The", "dog", "runs", "", "The", "", ""]
 
 
-BAD = {
-    "no tags": (b"a\nb\n\nc\n", ["fit", "eval"], "bad.conll, line 1: found 1 column"),
-    "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "bad.conll, line 2: found 1 column"),
-    "utf-8": (b"a A\nb\xff B\n", ["fit", "eval", "apply"], "bad.conll, line 2: not valid UTF-8"),
-    "empty": (b"", ["fit", "eval", "apply"], "bad.conll has no tokens"),
-}
-
-
-@pytest.mark.parametrize(("name", "action"), [(name, action) for name in BAD for action in BAD[name][1]])
-def test_bad_files_are_one_line_and_exit_code_two(refused, folder, model, name, action):
-    content, _, message = BAD[name]
-    (folder / "bad.conll").write_bytes(content)
-    words = {"fit": ["bad.conll", "--out", "x"], "eval": [model, "bad.conll"], "apply": [model, "bad.conll", "-o", "x"]}
-    assert message in refused("tag", action, *words[action], silent=False)
-    assert not (folder / "x").exists()
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -167,12 +150,20 @@ def test_bad_files_are_one_line_and_exit_code_two(refused, folder, model, name, 
         ("fit train.conll --out no/such/folder/m", "--out no/such/folder/m"),
         ("eval train.conll held.conll", "train.conll"),
         ("apply nowhere", "nowhere"),
+        ("fit words.conll --out x", "words.conll, line 1: found 1 column"),  # no tags
+        ("eval MODEL words.conll", "words.conll, line 1: found 1 column"),
+        ("fit bad.conll --out x", "bad.conll, line 2: not valid UTF-8"),
+        ("apply MODEL bad.conll -o x", "bad.conll, line 2: not valid UTF-8"),
+        ("apply MODEL empty.conll -o x", "empty.conll has no tokens"),
         ("apply MODEL new.txt --separator=", "--separator ''"),
         ("apply MODEL held.conll -o ./held.conll", "--out held.conll"),  # which is what it reads
     ],
 )
 def test_wrong_words_are_one_line_and_exit_code_two(refused, folder, model, words, message):
+    for name, content in {"words": b"a\nb\n\nc\n", "bad": b"a A\nb\xff B\n", "empty": b""}.items():
+        (folder / f"{name}.conll").write_bytes(content)
     before = (folder / "held.conll").read_bytes()
     assert message in refused("tag", *(model if word == "MODEL" else word for word in words.split()), silent=False)
     assert not (folder / "runs").exists()
+    assert not (folder / "x").exists()
     assert (folder / "held.conll").read_bytes() == before

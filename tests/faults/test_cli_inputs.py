@@ -120,7 +120,6 @@ def file_cases():
             yield [file if word in ("t.conll", "t.txt") else word for word in good]
             yield [file if word == "tagger.m" else word for word in good]
         yield ["tag", "fit", "t.conll", "--out", "new.m", "--templates", file]
-        yield ["separable", "t.csv", "--verify", file]
         yield ["fit", "--config", file]
         yield ["test", "--config", "none.yaml", "--ckpt_path", file]
 

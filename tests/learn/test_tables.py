@@ -97,8 +97,7 @@ def test_labels_that_training_did_not_have_are_not_counted(fruit, call, positive
     [
         (["fruit.csv", "--ignore", "id", "size, in cm"], ["weight", "colour"]),
         (["fruit.csv", "--ignore", "id,colour"], ["weight", "size, in cm"]),
-        (["--ignore", "id", "fruit.csv"], ["weight", "size, in cm", "colour"]),
-        (["--ignore", "size, in cm", "--ignore", "id", "fruit.csv", "--target", "kind"], ["weight", "colour"]),
+        (["--ignore", "size, in cm", "--target", "kind", "fruit.csv", "--ignore", "id"], ["weight", "colour"]),
         (["fruit.csv", "--ignore", "1", "4", "--target", "kind"], ["weight", "size, in cm"]),
     ],
 )

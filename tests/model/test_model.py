@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,7 +16,6 @@ from torchperc.data import Identity, MaxAbs, MinMax, Standard
 from torchperc.model import save_safetensors
 from torchperc.model.export import save_model
 from torchperc.model.model_file import MODEL
-from torchperc.nn.modules import ACTIVATIONS
 
 NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 RAW = np.random.default_rng(5).normal([0, -30, 500], [1, 5, 20], (40, 3))
@@ -130,6 +130,14 @@ def test_names_by_default_and_labels_of_any_kind():
         assert FittedModel.of(tp.Perceptron(2), labels=given).labels == labels
 
 
+def test_a_frame_goes_by_name_if_it_has_the_names_and_else_by_position():
+    model, X = FittedModel.of(tp.Perceptron(2, init="normal", seed=0)), torch.tensor([[1.0, 2.0], [3.0, -4.0]])
+    for names in (["x1", "x2"], ["length", "width"]):
+        assert torch.equal(model.scores(pd.DataFrame(X.numpy(), columns=names)), model.scores(X))
+    assert torch.equal(model.scores(pd.DataFrame(X.numpy()[:, ::-1], columns=["x2", "x1"])), model.scores(X))
+    assert torch.equal(model.scores([{"x2": 2.0, "x1": 1.0}]), model.scores(X[:1]))
+
+
 def test_a_model_stays_when_training_goes_on():
     net, about = tp.Perceptron(2), {"data": "AND"}
     model = FittedModel.of(net, about=about)
@@ -168,13 +176,6 @@ def test_a_model_comes_back_from_its_file(tmp_path, name, dtype):
         fresh = NETS[name](dtype=dtype)
         fresh.load_state_dict(load_file(tmp_path / MODEL))  # the weights alone, by another reader
         assert [path.name for path in tmp_path.iterdir()] == [MODEL]
-
-
-def test_activations_come_back(tmp_path):
-    for activation in ACTIVATIONS:
-        model = FittedModel.of(tp.MLP(3, activation=activation, seed=2))
-        model.save(tmp_path / MODEL)
-        same(model, FittedModel.load(tmp_path))
 
 
 def table_encoder():

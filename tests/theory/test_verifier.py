@@ -81,14 +81,6 @@ def test_the_standard_library_is_enough(tmp_path):
     assert (found.returncode, found.stdout) == (1, "rejected: the certificate is about other data\n")
 
 
-def test_the_command_checks_proofs_without_torch(tmp_path, fresh):
-    data, _ = proved("separable", tmp_path)
-    words = ["separable", "--verify", str(tmp_path / "proof.json"), str(data)]
-    code = f"import sys\nfrom torchperc.cli import main\ntry:\n    main({words})\nexcept SystemExit as leave:\n"
-    code += "    print(leave.code, 'torch.nn' in sys.modules, 'scipy' in sys.modules)"
-    assert fresh(code).splitlines()[1] == "0 False False"
-
-
 def places(value, path=()):
     """Every number and text of a certificate, by its path."""
     if isinstance(value, dict | list):
@@ -347,7 +339,7 @@ def test_the_command_says_what_it_proved(call, tmp_path):
     data.write_text(FILES["weakly separable"])
     out = call("separable", str(data), "--out", str(proof))[1]
     assert "\nweakly separable: " in out
-    assert f"torchperc separable --verify {proof} {data}\n" in out
+    assert f"python -m torchperc.theory.verifier {proof} {data}, or in Python " in out
 
 
 def test_iris_from_a_file(call, tmp_path):
@@ -359,8 +351,8 @@ def test_iris_from_a_file(call, tmp_path):
     code, out, _ = call("separable", str(data), "--target", "kind", "--out", str(proof))
     assert code == 0
     assert "weakly separable: " in out
-    assert call("separable", str(data), "--target", "1", "--verify", str(proof))[0] == 0
-    assert call("separable", str(data), "--verify", str(proof))[0] == 1  # the last column is not what it is about
+    assert verifier.main([str(proof), str(data), "--target", "kind"]) == 0
+    assert verifier.main([str(proof), str(data)]) == 1  # the last column is not what it is about
     assert tp.theory.Certificate.load(proof).verify(iris.data, iris.target)
 
 
@@ -371,9 +363,6 @@ def test_iris_from_a_file(call, tmp_path):
         (["XOR", "--target", "a"], "--target a needs a file; XOR is a gate"),
         (["XOR", "--out", "no/where/x.json"], "is not a file in a folder that exists"),
         (["XOR", "--time-limit", "0"], "--time-limit 0.0 must be a finite number > 0"),
-        (["XOR", "--verify", "x.json"], "cannot read x.json"),
-        (["XOR", "--verify", "x.json", "--out", "y.json"], "--out y.json needs a new proof"),
-        (["XOR", "--verify", "x.json", "--no-bias"], "--no-bias needs a new proof"),
         (["XOR", "--time-limit", "soon"], "invalid float value"),
     ],
 )

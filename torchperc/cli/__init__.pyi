@@ -1,2 +1,1 @@
-from .entry import fail as fail
 from .entry import main as main

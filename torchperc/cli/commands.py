@@ -1,54 +1,35 @@
-"""The commands: each is a function, whose signature and docstring make its options and its help."""
+"""The commands: each is a function of its options, and its docstring is its help."""
 
 from __future__ import annotations
 
-import functools
-import json
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import torchperc as tp
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
-from torchperc._files import atomic_path, write_atomically
-from torchperc.cli.output import output_file, output_folder, print_table, say, spelled
+from torchperc._files import atomic_path
+from torchperc.cli.output import output_file, print_table, say
 from torchperc.learn.apply import apply as apply_model
 from torchperc.learn.learn import learn as learn_table
 from torchperc.model.model_file import model_file
 from torchperc.reports.text import figures, plural, weights
 
-if TYPE_CHECKING:
-    from torchperc.reports import Report
-
-CONFIGURED_HELP = """\
-usage: torchperc {command} --config FILE [options]
-
-{what}, as Lightning's own command line does; options override the config, later configs earlier ones.
-
-options:
-  --config FILE              YAML with model, data and trainer; may be given several times
-  --out FOLDER               folder of the run: event files, checkpoint, weights (default: runs/last)
-  --ckpt-path FILE           checkpoint to resume from, or to validate, test or predict with
-  --seed-everything N        random seed (default: 0)
-  --data.source FILE         data set by name, or a file
-  --model.init_args.lr X     learning rate; other arguments of the module likewise
-  --trainer.max_epochs N     maximum number of epochs (default: 100)
-  --trainer.accelerator NAME cpu, gpu or auto; --trainer.devices N of them
-  --picture-every N          epochs between pictures (default: 10; 0: none)
-  --print_config             print the whole config and stop
-  --help.all                 every option of module, data and Trainer (takes some seconds)"""
-_SHOWN = 12  # rows of a witness that are listed one by one
+_CROSSCHECK = ("lr", "epochs", "tie", "bias_step", "order", "seed", "mode")
 _EXPORTED = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
 
 
-@functools.wraps(learn_table)
-def learn(source: Any, **options: Any) -> None:
-    """Learn from a table and show the comparison."""
+def learn(source: str | list[str], **options: Any) -> None:
+    """Learn to classify the samples of a table, or to predict a quantity.
+
+    Classes are learned four times, by the perceptron rule and by gradient on three losses; a quantity three times, by
+    least squares, ridge regression and descent. The best on the validation samples is kept and judged once on the test
+    samples. The folder of the run has the model, its results and a report; see apply and export.
+    """
     from rich.console import Console
 
     from torchperc.reports.results import comparison
@@ -83,9 +64,11 @@ def learn(source: Any, **options: Any) -> None:
     say(f"  export it    torchperc export {folder} --to {to}")
 
 
-@functools.wraps(apply_model)
 def apply(model: str, source: str | list[str], out: str | None = None, **options: Any) -> None:
-    """Apply a model to files and say how many rows there were, and how many are wrong."""
+    """Write a label and its scores, or the predicted number, for every row of a file.
+
+    Columns are found by name; unknown ones are ignored. If the target is there, too, the error is counted.
+    """
     if options.get("keep") == []:
         options["keep"] = "all"
     applied = apply_model(model, source, out, **options)
@@ -104,16 +87,11 @@ def apply(model: str, source: str | list[str], out: str | None = None, **options
         say(line, sys.stderr if out is None else None)
 
 
-def export(run: str, *, to: Literal["onnx", "safetensors", "torch"], out: str | None = None) -> None:
+def export(run: str, to: str, out: str | None = None) -> None:
     """Write the model of a run as ONNX, torch.export or safetensors.
 
     The file goes from raw features to labels: ONNX for onnxruntime, torch.export for torch alone, safetensors with the
     description that torchperc reads. It is run against torch on a thousand samples first and written atomically.
-
-    Args:
-        run: the folder of a run, or its weights.safetensors
-        to: kind of file
-        out: the file (default: model.onnx, model.pt2 or model.safetensors in the run)
     """
     source = Path(run)
     model_file(source)  # what is not there is refused before torch is imported
@@ -125,15 +103,11 @@ def export(run: str, *, to: Literal["onnx", "safetensors", "torch"], out: str | 
     say(f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}")
 
 
-def report(run: str, *, out: str | None = None) -> None:
+def report(run: str, out: str | None = None) -> None:
     """Write one HTML page of a run.
 
     What was learned, data, verdict with its proof, mistakes against the bound, curves, boundary, confusion, config,
     versions.
-
-    Args:
-        run: the folder of a run
-        out: the page (default: report.html in the folder)
     """
     folder = Path(run)
     if not folder.is_dir():
@@ -143,7 +117,7 @@ def report(run: str, *, out: str | None = None) -> None:
     say(f"report of {folder}: {page}")
 
 
-def report_of(folder: Path) -> Report:
+def report_of(folder: Path) -> Any:
     """The report of the run in a folder."""
     from torchperc.reports import results
 
@@ -178,47 +152,21 @@ def _load(command: str, data: str, reading: dict[str, Any]) -> Any:
     return table
 
 
-def crosscheck(
-    data: str,
-    *,
-    lr: float = 1.0,
-    epochs: int = 20,
-    tie: Literal["update", "sign", "strict"] = "update",
-    bias_step: Literal["unit", "radius", "none"] = "unit",
-    order: Literal["given", "shuffled", "random-mistake"] = "given",
-    seed: int = 0,
-    dtype: Literal["float32", "float64"] = "float64",
-    mode: Literal["sample", "batch"] = "sample",
-    **reading: Any,
-) -> None:
+def crosscheck(data: str, *, dtype: str = "float64", **options: Any) -> None:
     """Compare the rule with autograd, mistake by mistake.
 
     Runs the perceptron rule and autograd with SGD on the same samples and compares every mistake and every weight. Exit
     code 0 if they are equal, 1 if not.
-
-    Args:
-        data: AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …, or a file: CSV, TSV, Parquet, svmlight, .npy or .npz
-        lr: learning rate η of both sides
-        epochs: maximum number of epochs
-        tie: what is a mistake
-        bias_step: how the bias moves
-        order: of the samples
-        seed: of the order
-        dtype: of the weights
-        mode: a step per sample, or per batch
     """
-    table = _load("crosscheck", data, reading)
+    how = {"epochs": 20} | {name: options.pop(name) for name in _CROSSCHECK if name in options}
+    table = _load("crosscheck", data, options)
     import torch
 
     X: Any = table.X.toarray() if is_sparse(table.X) else table.X
-    how: dict[str, Any] = {"tie": tie, "order": order, "seed": seed, "bias_step": bias_step, "mode": mode, "lr": lr}
-    how |= {"epochs": epochs, "dtype": getattr(torch, dtype), "num_classes": table.classes}
-    check = tp.crosscheck(X, table.y, **how)
+    check = tp.crosscheck(X, table.y, dtype=getattr(torch, dtype), num_classes=table.classes, **how)
     codes = ("-1", "+1") if table.classes is None else map(str, range(table.classes))
-    pairs = zip(table.labels, codes, strict=True)
-    labels = ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
-    samples, features = table.X.shape
-    say(f"{data}: {samples} samples, {features} features, labels {labels}")
+    labels = [f"{label} → {code}" if label != code else label for label, code in zip(table.labels, codes, strict=True)]
+    say(f"{data}: {len(table.y)} samples, {table.X.shape[1]} features, labels {', '.join(labels)}")
     for name, log in (("rule", check.rule), ("gradient", check.gradient)):
         last: Any = log.last()
         counts = f"{plural(len(log.epoch_ends), 'epoch')}, {plural(len(log), 'mistake')}"
@@ -237,87 +185,44 @@ def crosscheck(
 
 
 def separable(
-    data: str,
-    *,
-    no_bias: bool = False,
-    time_limit: float | None = None,
-    out: str | None = None,
-    verify: str | None = None,
-    **reading: Any,
+    data: str, no_bias: bool = False, time_limit: float | None = None, out: str | None = None, **reading: Any
 ) -> None:
     """Prove whether a hyperplane separates the classes.
 
     The proof is in exact arithmetic, by the hyperplane or by a point in both convex hulls. Exit code 0 if it was
-    decided either way, 1 if not. With --verify: checks a proof by the standard library alone; exit code 0 if it holds,
-    1 if not.
-
-    Args:
-        data: CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz; or AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …
-        no_bias: hyperplanes through the origin only
-        time_limit: seconds before giving up (default: no limit)
-        out: write the proof to a JSON file
-        verify: check the proof in this file instead
+    decided either way, 1 if not. A proof in a file can be checked without torchperc's solver.
     """
-    if verify is not None:
-        for name, given in (("out", out), ("time_limit", time_limit), ("no_bias", no_bias or None)):
-            if given is not None:
-                why = " needs a new proof, not --verify; a proof in a file says itself whether there is a bias"
-                raise ParameterError(Option(name, given), why)
-        raise SystemExit(_verify(data, verify, reading))
     target, table = None if out is None else output_file(out), _load("separable", data, reading)
     how = {"bias": not no_bias, "num_classes": table.classes, "time_limit": time_limit}
     certificate = replace(tp.theory.separability(table.X, table.y, **how), labels=table.labels)
-    samples, features = table.X.shape
-    say(f"{data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
+    say(f"{data}: {len(table.y):,} samples, {table.X.shape[1]:,} features, labels {', '.join(table.labels)}")
     witness = [] if certificate.witness is None else sorted({1 + sample for sample in certificate.witness.samples})
     rows = f" (row{'s' * (len(witness) > 1)} {', '.join(map(str, witness))} of the data)"
-    say(f"{certificate}{rows if 0 < len(witness) <= _SHOWN else ''}")
+    say(f"{certificate}{rows if 0 < len(witness) <= 12 else ''}")
     if target is not None:
         certificate.save(target)
-        words = [shlex.join([str(target), data]), *(spelled(Option(*each), reading) for each in reading.items())]
-        say(f"the proof is in {target}; to check it: torchperc separable --verify {' '.join(words)}")
+        check = f"torchperc.theory.Certificate.load({str(target)!r}).verify(X, y)"
+        if Path(data).is_file() and reading.keys() <= {"target"}:
+            words = [str(target), data, *(["--target", reading["target"]] if reading else [])]
+            check = f"{shlex.join(['python', '-m', 'torchperc.theory.verifier', *words])}, or in Python {check}"
+        say(f"the proof is in {target}; to check it: {check}")
     raise SystemExit(1 if certificate.separable is None else 0)
 
 
-def _verify(data: str, proof: str, reading: dict[str, Any]) -> int:
-    """Check a proof by the standard library; files that are no plain tables by torchperc."""
-    from torchperc.theory import verifier  # needs neither torch nor numpy
-
-    try:
-        if set(reading) <= {"target"}:
-            say(str(verifier.verify_file(proof, data, reading.get("target"))))
-            return 0
-    except verifier.RejectedError as reason:
-        say(f"rejected: {' '.join(str(reason).split())}")
-        return 1
-    except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
-        verifier.read_certificate(proof)
-    certificate, table = tp.theory.Certificate.load(proof), _load("separable", data, reading)
-    error = certificate.verification_error(table.X, table.y)
-    if certificate.labels != table.labels:
-        error = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
-    say(f"{certificate.kind}: the proof holds" if error is None else f"rejected: {error}")
-    return 0 if error is None else 1
-
-
-def demo(*, out: str = "runs/demo") -> None:
+def demo(out: str = "runs/demo") -> None:
     """Show a tour: AND, XOR, noisy data, by rule and by gradient.
 
     AND learned by rule and by gradient, side by side; XOR, which one layer cannot learn and two can; noisy data. Prints
     the tour; writes pictures, event files for TensorBoard and a report of each run.
-
-    Args:
-        out: folder of the files
     """
     tp.lab.demo.demo(Path(out))
 
 
 def play(
-    *,
     out: str | None = None,
     data: str | None = None,
     log: str | None = None,
-    features: tuple[str, str] | None = None,
+    features: list[str] | None = None,
     samples: int | None = None,
     **reading: Any,
 ) -> None:
@@ -326,13 +231,6 @@ def play(
     Writes one self-contained HTML page and opens it in the browser: put down points, step through the mistakes of the
     perceptron rule, switch conventions, see the proof, the gradient and a two-layer net. It needs no network and sends
     nothing.
-
-    Args:
-        out: write the page to this file, and open nothing
-        data: begin with these points: a file; or AND, XOR, iris, …; two features, up to four classes
-        log: replay a recorded run: a log that MistakeLog.save wrote (.npz, with --data for its data) or JSON
-        features: the two features to be shown, by name or position from 1, where there are more
-        samples: number to draw at random
     """
     from torchperc.lab.play.page import Play, content
 
@@ -343,9 +241,8 @@ def play(
     if samples and log:
         raise ParameterError(Option("samples", samples), " draws from --data; a log is replayed with all its samples")
     about = {**reading, "samples": samples, "features": None if log else features}
-    for name, value in about.items():
-        if data is None and value is not None:
-            raise ParameterError(Option(name, value), " is about data; name it by --data FILE")
+    if data is None and (told := [Option(*each) for each in about.items() if each[1] is not None]):
+        raise ParameterError(told[0], " is about data; name it by --data FILE")
     page = None if out is None else output_file(out)
     if data is None and log is None:  # torch is not needed
         made = Play(content())
@@ -356,67 +253,39 @@ def play(
         if log is None:
             made = Play(content_of_data(table, features=features, samples=samples))
         else:
-            recorded, told = load_log(Path(log), table)
-            made = Play(content_of_log(recorded, table=table, features=features, **told))
+            recorded, more = load_log(Path(log), table)
+            made = Play(content_of_log(recorded, table=table, features=features, **more))
     say(f"the page: {made.open() if page is None else made.save(page)}")
 
 
 def xor(
-    *,
     seeds: int = 1000,
     hidden: Sequence[int] = (2, 4),
-    activation: Sequence[
-        Literal["tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus", "identity"]
-    ] = ("tanh", "relu"),
-    loss: Sequence[Literal["perceptron", "lms", "logistic"]] = ("logistic",),
-    lr: Sequence[float] = (1.0,),
+    activation: Sequence[str] = ("tanh", "relu"),
     steps: int = 5000,
-    inputs: Literal["0/1", "-1/+1"] = "0/1",
     out: str = "runs/xor",
 ) -> None:
     """Train thousands of small nets on XOR at once.
 
-    Trains 2-h-1 nets by full-batch gradient descent, from many seeds at once, for every combination of the values
-    given. Prints how many solve it and how the others fail; writes pictures and results.json.
-
-    Args:
-        seeds: how many, 0, 1, 2, …
-        hidden: widths of the hidden layer
-        activation: of the hidden layer
-        loss: that is lowered
-        lr: learning rates
-        steps: full-batch steps
-        inputs: the truth values
-        out: folder of the pictures
+    Trains 2-h-1 nets on the logistic loss by full-batch gradient descent, from many seeds at once, for every
+    combination of the values given. Prints how many solve it and how the others fail; writes pictures.
     """
-    from torchperc.lab.xor import HEADS, KINDS, check_rate, train
+    from torchperc.lab.xor import KINDS, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
-    for name, count in (("seeds", seeds), ("steps", steps)):
-        check_int(name, count, at_least=1)
-    widths = [check_int("hidden", width, at_least=1) for width in hidden]
-    settings = dict.fromkeys(product(widths, activation, loss, [check_rate("lr", rate) for rate in lr]))
-    folder, rows, table, pictures = output_folder(out), list[dict[str, Any]](), list[Any](), dict[str, Any]()
-    for width, name, lowered, rate in settings:
-        start = time.perf_counter()
-        result = train(range(seeds), width, name, HEADS[lowered], lr=rate, steps=steps, inputs=inputs)
-        row: dict[str, Any] = {"hidden": width, "activation": name, "loss": lowered, "lr": rate}
-        row |= {"success_rate": result.success_rate, "wilson_95": result.interval, "counts": result.counts}
-        row |= {"seconds": round(time.perf_counter() - start, 3), "kinds": result.kinds}  # by seed
-        rows.append({**row, "curves": f"curves-{width}-{name}-{lowered}-{rate:g}.png"})
-        pictures[rows[-1]["curves"]] = plot_curves(result)
+    check_int("seeds", seeds, at_least=1)
+    rows, pictures = list[tuple[str, ...]](), dict[str, Any]()
+    for width, name in dict.fromkeys(product(hidden, activation)):
+        result = train(range(seeds), width, name, steps=steps)
+        pictures[f"curves-{width}-{name}.png"] = plot_curves(result)
         if "solved" in result.kinds and "boundary.png" not in pictures:
-            net = result.net(result.kinds.index("solved"))
-            pictures["boundary.png"] = plot_boundary(net, inputs=inputs, head=result.head)
+            pictures["boundary.png"] = plot_boundary(result.net(result.kinds.index("solved")))
         solved = f"{100 * result.success_rate:.1f}", "–".join(f"{100 * bound:.1f}" for bound in result.interval)
-        failed = (f"{result.counts[kind]:,}" for kind in KINDS[1:])
-        table.append((str(width), name, lowered, f"{rate:g}", *solved, *failed, f"{row['seconds']:.1f}"))
+        rows.append((str(width), name, *solved, *(f"{result.counts[kind]:,}" for kind in KINDS[1:])))
+    Path(out).mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        with atomic_path(folder / name) as part:
+        with atomic_path(Path(out, name)) as part:
             picture.savefig(part, format="png")
-    found = {"seeds": seeds, "steps": steps, "inputs": inputs, "rows": rows, "pictures": list(pictures)}
-    write_atomically(folder / "results.json", json.dumps(found, indent=1, allow_nan=False).encode())
-    say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps, inputs {inputs}")
-    heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
-    print_table(heads, table)
-    say(f"pictures and results.json are in {folder}")
+    say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps")
+    print_table(("hidden", "activation", "solved %", "95 % interval", *KINDS[1:]), rows)
+    say(f"pictures are in {out}")

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torchperc._checks import Option, ParameterError
 from torchperc.reports.text import columns, visible
 
-NAMES = {"source": "data", "model": "run", "folder": "out", "max_epochs": "epochs", "fractions": "split"}
-"""Parameters that have another name on the command line."""
-FLAGS = ("stream",)
-"""Options without a value, beside those that are False by default."""
+_NAMES = {"folder": "out", "max_epochs": "epochs", "fractions": "split"}  # parameters with another name here
 
 
 def is_first() -> bool:
@@ -34,22 +31,19 @@ def warn(message: Warning | str, *_: Any, **__: Any) -> None:
         say(f"torchperc: warning: {' '.join(str(message).split())}", sys.stderr)
 
 
+def fail(message: str, code: int = 2) -> NoReturn:
+    """Print an error in one line and exit; of unconnected processes only the first prints."""
+    dist = sys.modules.get("torch.distributed")
+    if is_first() or (dist is not None and dist.is_available() and dist.is_initialized()):
+        say(f"torchperc: error: {' '.join(message.split())}", sys.stderr)
+    raise SystemExit(code)
+
+
 def output_file(path: str | Path, option: str = "out") -> Path:
     """A file to write, in a folder that exists."""
     path = Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ParameterError(Option(option, path), " is not a file in a folder that exists; make the folder first")
-    return path
-
-
-def output_folder(path: str | Path) -> Path:
-    """A folder to write into, made if there is none."""
-    path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = f" cannot be made: {error.strerror or error}; choose another folder"
-        raise ParameterError(Option("out", path), why) from None
     return path
 
 
@@ -59,17 +53,15 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(line)
 
 
-def spelled(option: Option, known: Mapping[str, Any]) -> str:
-    """Spell a parameter of a library's error as an option, if the command has it.
+def spelled(option: Option, flags: Iterable[str]) -> str:
+    """Spell a parameter of a library's error as an option, if it is among those of the command.
 
     Example:
-        >>> spelled(Option("max_epochs", 0), {"max_epochs": None}), spelled(Option("tie", "x"), {})
+        >>> spelled(Option("max_epochs", 0), ["--epochs"]), spelled(Option("tie", "x"), [])
         ('--epochs 0', "tie='x'")
     """
-    name, value = NAMES.get(option.name, option.name), option.value
-    if option.name not in known and name not in known:
+    value, flag = option.value, f"--{_NAMES.get(option.name, option.name).replace('_', '-')}"
+    if flag not in flags:
         return str(option)
-    flag = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return flag if known.get(option.name) is False or name in FLAGS else f"{flag} {'yes' if value else 'no'}"
-    return shlex.join([flag, *map(str, value if isinstance(value, list | tuple) else [value])])
+    values = [] if isinstance(value, bool) else value if isinstance(value, list | tuple) else [value]
+    return shlex.join([flag, *map(str, values)])

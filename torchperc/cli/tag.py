@@ -7,7 +7,7 @@ import itertools
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torchperc as tp
 from torchperc._checks import Option, ParameterError
@@ -15,41 +15,21 @@ from torchperc._files import atomic_path
 from torchperc.cli.output import output_file, say
 from torchperc.reports.text import percent, plural, visible
 
-_SENTENCES = 1000  # of a block that is tagged at once
-_TAB = ("\\t", "\t")  # which a shell has no short way to write
 
-
-def fit(
-    file: str,
-    *,
-    dev: str | None = None,
-    out: str | None = None,
-    overwrite: bool = False,
-    epochs: int = 5,
-    templates: str | None = None,
-    seed: int = 0,
-    **layout: Any,
-) -> None:
+def fit(file: str, dev: str | None = None, out: str | None = None, overwrite: bool = False, **options: Any) -> None:
     """Learn from a file of tokens and tags.
 
     A token per line, columns between blanks or tabs, blank lines between sentences; or CoNLL-U or word/TAG text.
     Columns before that of the tags are features, others are ignored.
-
-    Args:
-        file: tokens with tags
-        dev: evaluate on this file after each epoch
-        out: file of the tagger (default: runs/ and the name of the file)
-        overwrite: replace the file of the tagger if there is one
-        epochs: passes over the file
-        templates: file of feature templates in the syntax of CRF++
-        seed: random seed for shuffling sentences
     """
+    layout = {name: options.pop(name) for name in ("column", "format", "separator") if name in options}
     stem = Path(file).name.split(".")[0] or "tagger"
     numbered = (Path("runs", f"{stem}{'' if n == 1 else f'-{n}'}.safetensors") for n in itertools.count(1))
     target = next(path for path in numbered if not path.exists()) if out is None else output_file(out)
     if target.exists() and not overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
-    given = None if templates is None else tp.sequences.Templates.read(templates)
+    if "templates" in options:
+        options["templates"] = tp.sequences.Templates.read(options["templates"])
     sentences, place, _ = read(file, -1, **layout)
     held = None if dev is None else read(dev, place, **layout)[0]
     names = [str(number + 1) for number in range(len(sentences[0][0]))]
@@ -61,7 +41,7 @@ def fit(
         say("Note: all tokens are one sentence; sentences are separated by empty lines.")
     last = "" if held is None else "  dev accuracy"
     print(f"epoch  wrong sentences  wrong tokens  training accuracy     time{last}", flush=True)
-    tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, templates=given, epochs=epochs, seed=seed, watch=_show)
+    tagger = tp.sequences.Tagger.fit(sentences, place, dev=held, watch=_show, **options)
     target.parent.mkdir(parents=True, exist_ok=True)
     tagger.save(target)
     named, ending = shlex.quote(str(target)), "txt" if tagger.columns == 1 else "conll"
@@ -82,10 +62,6 @@ def evaluate(model: str, file: str, **layout: Any) -> None:
 
     Prints accuracy, known and unknown words, entities, confusions. Exit code 2 if the file has tags that the tagger
     does not know, which count as wrong.
-
-    Args:
-        model: a file written by tag fit
-        file: tokens with tags
     """
     tagger = tp.sequences.Tagger.load(model)
     sentences, place, how = read(file, tagger.columns, **layout)
@@ -97,25 +73,11 @@ def evaluate(model: str, file: str, **layout: Any) -> None:
 
 
 def read(
-    file: str,
-    default: int,
-    *,
-    column: str | None = None,
-    format: Literal["conll", "conllu", "slash", "text"] | None = None,
-    separator: str | None = None,
+    file: str, default: int, column: str | None = None, format: str | None = None, separator: str | None = None
 ) -> tuple[list[Any], int, dict[str, Any]]:
-    """Return sentences, the number of the tags' column from 0, and how the file was read.
-
-    Args:
-        file: tokens with tags
-        default: number of the tags' column if none is given
-        column: of the tags, by number from 1, in CoNLL-U also by name (default: the last, as in training, or upos)
-        format: of the file (default: by its name and first lines)
-        separator: between columns, \\t for a tab (default: runs of blanks and tabs)
-    """
+    """Return sentences, the number of the tags' column from 0, and how the file was read."""
     files = tp.sequences.files
-    how: dict[str, Any] = {"format": format or files.format_of(file)}
-    how["separator"] = None if separator is None else separator.replace(*_TAB)
+    how: dict[str, Any] = {"format": format or files.format_of(file), "separator": separator}
     if how["format"] == "conllu":
         names = dict(zip(map(str, range(1, 11)), files.CONLLU, strict=True))
         how["column"] = names.get(column or "4", column)
@@ -131,19 +93,13 @@ def read(
     return sentences, default % width if column is None else int(column) - 1, how
 
 
-def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -> None:
+def apply(model: str, file: str = "-", out: str | None = None, **text: Any) -> None:
     """Tag new text.
 
     A sentence per line, words between blanks; or tokens with the columns of training. Writes a token and its tag per
     line; of CoNLL-U only form, upos and the new tag.
-
-    Args:
-        model: a file written by tag fit
-        file: text (default: standard input)
-        out: write to this file (default: standard output)
     """
     files, target = tp.sequences.files, None if out is None else output_file(out)
-    separator = text.get("separator", "\t").replace(*_TAB)
     for given, what in ((file, "file to be tagged"), (model, "tagger")):
         if target is not None and target.exists() and Path(given).exists() and target.samefile(given):
             raise ParameterError(Option("out", target), f" is the {what}; choose another")
@@ -154,7 +110,7 @@ def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -
         kind = files.format_of(file, plain=tagger.columns == 1)
         if kind != "text" and Path(file).suffix == ".txt":
             say(f"{file} is read as {kind}; use --format text for plain text", sys.stderr)
-    sentences = files.iter_sentences(source, kind, separator=separator if "separator" in text else None)
+    sentences = files.iter_sentences(source, kind, separator=text.get("separator"))
     first, tokens = next(sentences, []), 0
     if not first or len(first[0]) < tagger.columns:
         found = f"{files.name_of(source)} has {plural(len(first[0]), 'column') if first else 'no tokens'}"
@@ -163,9 +119,11 @@ def apply(model: str, file: str = "-", *, out: str | None = None, **text: Any) -
     with contextlib.ExitStack() as stack:
         part = None if target is None else stack.enter_context(atomic_path(target))
         stream = sys.stdout.buffer if part is None else stack.enter_context(part.open("wb"))
-        while block := list(itertools.islice(sentences, _SENTENCES)):
+        while block := list(itertools.islice(sentences, 1000)):
             for sentence, tags in zip(block, tagger.apply(block), strict=True):
-                rows = (separator.join((*token, tag)) for token, tag in zip(sentence, tags, strict=True))
+                rows = (
+                    text.get("separator", "\t").join((*token, tag)) for token, tag in zip(sentence, tags, strict=True)
+                )
                 stream.write(("\n".join(rows) + "\n\n").encode())
                 tokens += len(sentence)
             stream.flush()  # what comes through a pipe is passed on block by block

@@ -18,13 +18,12 @@ from torch import Tensor
 
 from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number
 from torchperc.data.example_data import gate
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
 from torchperc.samples import parallel
 from torchperc.theory.bounds import wilson
 
 INPUTS = ("0/1", "-1/+1")
-HEADS: dict[str, Head] = {"perceptron": PerceptronHead(), "lms": LMSHead(), "logistic": LogisticHead()}
 KINDS = ("solved", "stuck at 75 %", "stuck at 50 %", "dead units", "saddle", "diverged")
 FLAT = 1e-3  # a gradient norm that counts as small
 NEAR = 1e-2  # how far from the chance level still counts as at it

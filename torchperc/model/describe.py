@@ -48,12 +48,12 @@ def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) ->
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
-    unsaved = ("device", "features") if isinstance(net, JointPerceptron) else ("device",)
-    names = [name for name in inspect.signature(type(net)).parameters if name not in unsaved]
-    options = {name: getattr(net, name, None) for name in names}
-    if "bias" in options:  # which joint features have as a constant feature
-        joint = getattr(getattr(net, "features", None), "keywords", None)
-        options["bias"] = net.bias is not None if joint is None else joint["bias"]
+    names = [name for name in inspect.signature(type(net)).parameters if name != "device"]
+    options: dict[str, Any] = {name: getattr(net, name, None) for name in names}
+    if isinstance(net, JointPerceptron):  # whose bias is a constant feature
+        options["bias"] = options.pop("features").keywords["bias"]
+    elif "bias" in options:
+        options["bias"] = net.bias is not None
     if isinstance(net, MLP):
         options |= {"hidden": list(net.hidden), "activation": net.activation_name}
     return {"class_path": path, "init_args": {**options, "dtype": str(next(net.parameters()).dtype)}}
@@ -86,8 +86,7 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
     if name not in nets or not isinstance(options, Mapping):
         remedy = "pass your own, load_from_checkpoint(path, net=...)"
         raise ValueError(f"net is a {name}, which a checkpoint cannot describe; {remedy}")
-    dtype = _DTYPES.get(str(options.get("dtype")))
-    if dtype is None:
+    if (dtype := _DTYPES.get(str(options.get("dtype")))) is None:
         raise ValueError(f"net has dtype={options.get('dtype')!r}; choose one of {', '.join(_DTYPES)}")
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights, which are replaced anyway
         return nets[name](**{**options, "dtype": dtype})

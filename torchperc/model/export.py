@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,21 +25,22 @@ from torchperc.nn.modules import MLP
 
 _SAMPLES, _NUMBERS = 1000, 2**20  # of a check: rows, and numbers in all of them where rows are wide
 _OPSET = 18  # of 2022: runtimes from then on read the file
+_SHAPES = {"X": {0: torch.export.Dim("N")}}
 _TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12}  # of a score, as a fraction of the largest score
 
 
 class Checked(NamedTuple):
-    """The outcome of running an exported file beside torch.
+    """The outcome of running an exported file beside torch: bytes, samples, largest difference, largest score.
 
     Example:
         >>> Checked(300, 1000, 3.2e-7, 12.5).sentence
         'checked against torch on 1,000 samples: scores up to 12.5 within 3.2e-07'
     """
 
-    size: int  # of the file in bytes
-    samples: int  # run through both
-    largest: float  # difference between two scores of a sample
-    reach: float  # the largest score, either sign
+    size: int
+    samples: int
+    largest: float
+    reach: float
 
     @property
     def sentence(self) -> str:
@@ -58,9 +60,8 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """Write a model with ``torch.export``, atomically, after reading it back and running it.
 
-    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d), N
-    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.forward` says.
-    Labels and feature names are JSON in the extra file ``torchperc.json``.
+    ``torch.export.load(path).module()`` is a module that needs torch and nothing else, as :meth:`FittedModel.forward`
+    describes it. Labels and feature names are JSON in the extra file ``torchperc.json``.
 
     Args:
         model: to write.
@@ -77,10 +78,9 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         >>> again(torch.tensor([[9.0, 2.0]]))[1], json.loads(extra["torchperc.json"])["labels"]
         (tensor([1]), ['no', 'yes'])
     """
-    arguments, buffer = _arguments(model, "torch.export"), io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program = torch.export.export(copy.deepcopy(model), **arguments)
+    buffer = io.BytesIO()
+    with _quiet():
+        program = _program(model, "torch.export")
         torch.export.save(program, buffer, extra_files={"torchperc.json": json.dumps(_texts(model))})
         again = torch.export.load(io.BytesIO(buffer.getvalue())).module()
     return _write(model, path, buffer.getvalue(), again, "torch.export")
@@ -89,12 +89,11 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     """Write a model as an ONNX file, atomically, after running it in onnxruntime against torch.
 
-    The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, N free, and gives ``scores``
-    (N,) or (N, K), ``label`` (N,) int64, the place of the label in ``labels``, and of a logistic head ``probabilities``
-    (N, K); a regression gives ``prediction`` (N,) float64, in the target's units. The decision is the head's own, on
-    ties too. NaN is imputed as in training; if training imputed nothing, its label is −1. Labels, feature names, head
-    and ``about`` are in the file's metadata properties as JSON. The file is refused if a label is not the decision on
-    its own score, or if a score differs from torch's by more than 1e-5 of the largest score (1e-12 in float64).
+    The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, and gives ``scores``, ``label``
+    and of a logistic head ``probabilities``; a regression gives ``prediction``: see :meth:`FittedModel.forward`.
+    Labels, feature names, head and ``about`` are in the file's metadata properties as JSON. The file is refused if a
+    label is not the decision on its own score, or if a score differs from torch's by more than 1e-5 of the largest
+    score (1e-12 in float64).
 
     Args:
         model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.
@@ -112,56 +111,61 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
 
     content = _onnx_file(model)
     options = runtime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 3, 1, 1
     try:
         session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
         why = f"onnxruntime {runtime.__version__} does not run this net ({first_line(error)})"
         raise ValueError(f"cannot write {path}: {why}; use a float32 net or another activation") from None
-    run = lambda X: [torch.as_tensor(found) for found in session.run(None, {"X": X.numpy()})]  # noqa: E731
+    run: Any = lambda X: map(torch.as_tensor, session.run(None, {"X": X.numpy()}))  # noqa: E731
     return _write(model, path, content, run, "onnxruntime")
 
 
 def _onnx_file(model: FittedModel) -> bytes:
     """The bytes of an ONNX file, without the paths and source lines that torch notes in it."""
-    arguments, module = _arguments(model, "ONNX"), copy.deepcopy(model)
-    if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
-        slope = torch.tensor(0.01, dtype=model.dtype)  # the operator keeps its slope in float32
-        module.net.activation = lambda x: torch.maximum(x, slope * x)
-    names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
-    options: dict[str, Any] = {"input_names": ["X"], "output_names": names, "opset_version": _OPSET, "verbose": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        program: Any = torch.onnx.export(module, **arguments, **options)
-    file = program.model_proto
+    options: dict[str, Any] = {"input_names": ["X"], "opset_version": _OPSET, "verbose": False}
+    with _quiet():
+        program = _program(model, "ONNX")
+        names = ["prediction"] if model.regression else ["scores", "label", "probabilities"]
+        made: Any = torch.onnx.export(program, output_names=names, dynamic_shapes=_SHAPES, **options)
+    file = made.model_proto
     for part in (*file.graph.node, *file.graph.initializer, *file.graph.value_info, file.graph, file):
         part.ClearField("metadata_props")
     for name, value in _texts(model).items():
         file.metadata_props.add(key=name, value=json.dumps(value, ensure_ascii=False))
     file.producer_name, file.producer_version = "torchperc", version("torchperc")
-    content: bytes = file.SerializeToString(deterministic=True)
-    return content
+    return bytes(file.SerializeToString(deterministic=True))
 
 
-def _arguments(model: FittedModel, what: str) -> dict[str, Any]:
-    """The arguments of an export; refuse what takes more than numbers."""
+def _program(model: FittedModel, what: str) -> torch.export.ExportedProgram:
+    """The model as a program of torch, for any number of samples; one that takes more than numbers is refused."""
     if not isinstance(model, FittedModel):
         raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel.of(net, …) makes one")
     if model.encoding is not None and model.encoding.text_columns:
         column = f"the model reads free text (column {model.encoding.text_columns[0]!r}), and {what} takes numbers only"
         raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
-    # which says that torchvision is not installed
-    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    module = copy.deepcopy(model)
+    if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
+        slope = torch.tensor(0.01, dtype=model.dtype)  # ONNX's operator keeps its slope in float32
+        module.net.activation = lambda x: torch.maximum(x, slope * x)
     samples = torch.zeros(3, model.width, dtype=model.input_dtype)  # 0 and 1 samples would be special
-    return {"args": (samples,), "dynamic_shapes": {"X": {0: torch.export.Dim("N")}}}
+    return torch.export.export(module, (samples,), dynamic_shapes=_SHAPES)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Mute what exporters say of themselves, such as that torchvision is not installed."""
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    about = {"head": repr(model.head), "about": model.about, "torchperc": version("torchperc")}
     target = {"target": model.target} if model.regression else {}
-    return {"labels": list(model.labels), "features": list(model.names), **about, **target}
+    about = {"head": repr(model.head), "about": model.about, "torchperc": version("torchperc"), **target}
+    return {"labels": list(model.labels), "features": list(model.names), **about}
 
 
 @torch.no_grad()
@@ -192,4 +196,4 @@ def _samples(model: FittedModel) -> Tensor:
     Z = torch.randn(count, model.width, dtype=torch.float64, generator=generator)
     Z *= torch.tensor([1.0, 1.0, 10.0, 100.0]).repeat(count)[:count, None]
     Z[0], Z[1::7] = 0, Z[1::7].round()
-    return (Z if model.shift is None else model.shift + model.scale * Z).to(model.input_dtype)  # type: ignore[operator]
+    return (model.shift + model.scale * Z).to(model.input_dtype)

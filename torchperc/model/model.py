@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from torchperc._checks import Data, as_csr, check_choice, find_non_finite, is_sparse
 from torchperc.data.scaling import Scaler
-from torchperc.data.table_encoder import TableEncoder
+from torchperc.data.table_encoder import Column, TableEncoder
 from torchperc.data.table_files import shortest
 from torchperc.model.describe import as_net, described_net, why_not_described
 from torchperc.model.model_file import MODEL, model_file, save_safetensors, size_differences
@@ -30,22 +31,21 @@ FORMAT = 3  # of the description in a file
 DESCRIPTION = "torchperc.model"  # its name among the file's texts
 _HEADS = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead, "regression": RegressionHead}
 _TEXTS = ("labels", "names", "about", "target")
-_PARTS: dict[str, tuple[Any, Any]] = {
-    "encoding": (TableEncoder.to_json, TableEncoder.from_json),
-    **dict.fromkeys(("scaler", "target_scaler"), (Scaler.state, Scaler.from_state)),
-}
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
 class Outputs(NamedTuple):
-    """Scores, labels and probabilities of N samples."""
+    """Scores, labels and probabilities of N samples.
+
+    Args:
+        scores: (N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units.
+        label: (N,) int64: the index of the label in ``labels``, with two labels too; of a classifier only.
+        probabilities: (N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only.
+    """
 
     scores: Tensor
-    """(N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units."""
     label: Tensor | None = None
-    """(N,) int64: the index of the label in ``labels``, with two labels too; of a classifier only."""
     probabilities: Tensor | None = None
-    """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
 
 class FittedModel(nn.Module):
@@ -58,13 +58,11 @@ class FittedModel(nn.Module):
     the mean that training imputed, and is an error if it imputed none. The net is a copy on the CPU.
 
     Args:
-        net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
-            an activation that has a name), of float32 or float64.
-        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead, or its name, see
-            :func:`torchperc.nn.heads.head`.
-        labels: of any kind, such as an estimator's ``classes_``. Two for one score per sample, of which the second is
-            +1; K for K scores, in the order of the class indices; none for a regression. By default those of the
-            encoding, else −1 and +1 or 0 … K−1.
+        net: a Perceptron, MulticlassPerceptron, JointPerceptron (with block features), ``nn.Linear`` or MLP (with an
+            activation that has a name), of float32 or float64.
+        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead, or its name, see :func:`torchperc.heads.head`.
+        labels: of any kind, such as an estimator's ``classes_``: two for one score per sample, −1 and +1; K for K
+            scores; none for a regression. By default those of the encoding, else −1 and +1 or 0 … K−1.
         names: of the features; those of the encoding by default, else x1, x2, …
         scaler: fitted on the training samples; ``None`` if they were not scaled.
         encoding: how the columns of a table become these features, if they come from one.
@@ -85,14 +83,8 @@ class FittedModel(nn.Module):
         [13.0]
     """
 
-    means: Tensor | None
-    shift: Tensor | None
-    scale: Tensor | None
-    target_scaling: Tensor
-    regression: bool
-    """Whether it predicts numbers rather than labels."""
-    width: int
-    """The number of features."""
+    regression: bool  # whether it predicts numbers rather than labels
+    width: int  # the number of features
 
     def __init__(
         self,
@@ -123,11 +115,10 @@ class FittedModel(nn.Module):
             names = _numbered(self.width) if encoding is None else encoding.feature_names
         self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
         self._check(scores)
-        plain = scaler is None or scaler.kind == "none"
-        units: Any = (0.0, 1.0) if target_scaler is None else (target_scaler.shift, target_scaler.scale)
-        self.means = _buffer(None if encoding is None else encoding.imputed_values)
-        self.shift, self.scale = (_buffer(None if plain else getattr(scaler, name)) for name in ("shift", "scale"))
-        self.target_scaling = nn.Buffer(torch.tensor(list(map(float, units)), dtype=torch.float64))
+        means = None if encoding is None else encoding.imputed_values
+        self.means = nn.Buffer(torch.tensor(math.nan if means is None else means, dtype=torch.float64))
+        self.shift, self.scale = _buffers(None if scaler is None or scaler.kind == "none" else scaler)
+        self.target_shift, self.target_scale = _buffers(target_scaler)
         self.eval()
 
     def _check(self, scores: int) -> None:
@@ -155,12 +146,7 @@ class FittedModel(nn.Module):
 
     @classmethod
     def of(cls, net: nn.Module, head: Head | str = "perceptron", **parts: Any) -> FittedModel:
-        """The model of a trained net; all arguments are those of the class.
-
-        Example:
-            >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
-            ('1', '2', '7.5')
-        """
+        """The model of a trained net; all arguments are those of the class."""
         return cls(net, head, **parts)
 
     @property
@@ -187,36 +173,33 @@ class FittedModel(nn.Module):
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Scores, label and, from a logistic head, probabilities; or predictions, as in :class:`Outputs`.
 
-        The model as a plain module, for export and other programs: it maps X (N, d) of :attr:`input_dtype`, checks
-        nothing, and is equal to :meth:`outputs` to the bit. If training imputed nothing, the label of a missing value
-        is −1 and its prediction NaN. The scaling is a step of its own in front of the net, in float64: folded into the
-        weights it would lose precision where the data lie far from the origin.
+        The model as a plain module, for export: it maps X (N, d) of :attr:`input_dtype`, checks nothing, and is equal
+        to :meth:`outputs` to the bit. If training imputed nothing, the label of a missing value is −1 and its
+        prediction NaN. Scaling folded into the weights would lose precision where data lie far from the origin.
 
         Example:
             >>> import torchperc as tp
             >>> FittedModel.of(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
             (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
         """
-        filled = X if self.means is None else torch.where(X.isnan(), self.means, X.double())
+        filled = torch.where(X.isnan(), self.means, X.double())
         said = self.answers(self.net(self._scaled(filled).to(self.dtype)))
-        if self.means is None and said.label is not None:
-            said = said._replace(label=said.label.masked_fill(X.isnan().any(1), -1))
+        if said.label is not None:
+            said = said._replace(label=said.label.masked_fill(filled.isnan().any(1), -1))
         return tuple(value for value in said if value is not None)
 
     def answers(self, scores: Tensor) -> Outputs:
         """What the head makes of the net's scores: labels and probabilities, or predictions in the target's units."""
         scores = scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores  # as of nn.Linear(d, 1)
         if self.regression:
-            return Outputs(self.head.output(scores).double() * self.target_scaling[1] + self.target_scaling[0])
-        many, decided = scores.dim() == 2, self.head.decide(scores)
-        label = decided if many else (decided + 1) // 2
-        if not isinstance(self.head, LogisticHead):
-            return Outputs(scores, label)
-        chances = self.head.output(scores)
-        return Outputs(scores, label, chances if many else torch.stack([self.head.output(-scores), chances], -1))
+            return Outputs(self.head.output(scores).double() * self.target_scale + self.target_shift)
+        many, decided, chances = scores.dim() == 2, self.head.decide(scores), None
+        if isinstance(self.head, LogisticHead):
+            chances = scores.softmax(-1) if many else torch.stack([-scores, scores], -1).sigmoid()
+        return Outputs(scores, decided if many else (decided + 1) // 2, chances)
 
     def _scaled(self, X: Tensor) -> Tensor:
-        return X if self.shift is None or self.scale is None else (X.double() - self.shift) / self.scale
+        return (X.double() - self.shift) / self.scale
 
     def scores(self, X: Data) -> Tensor:
         """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts; of a regression the predictions."""
@@ -234,31 +217,24 @@ class FittedModel(nn.Module):
     def _by_name(self, X: Data) -> Data:
         """The features of a frame or of a list of dicts; all else as it is."""
         frame = hasattr(X, "columns") and hasattr(X, "iloc")
-        dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
-        if not frame and not dicts:
+        if not frame and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
             return X
-        if self.encoding is not None and self.encoding.n_columns is None:
-            return self.encoding.transform(X)
-        if dicts:
-            raise TypeError("X is a list of dicts, but the model was not learned from a table with names; pass numbers")
-        names = [str(name) for name in X.columns]
-        if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
+        unnamed = self.encoding is None and self.names == _numbered(self.width)
+        if unnamed and frame and not {*self.names} <= {*map(str, X.columns)}:
             return X.to_numpy()
-        if lost := [name for name in self.names if names.count(name) != 1]:
-            raise ValueError(f"X must have each of the columns {', '.join(self.names[:20])} once; look at {lost[0]!r}")
-        return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
+        encoding = self.encoding or TableEncoder(tuple(map(Column, self.names)), None, self.labels)
+        return encoding.transform(X)
 
     def _scaled_features(self, X: Data) -> Tensor:
         """Check, impute and scale raw features in float64; return them in the net's type."""
-        encoding = self.encoding
         if not is_sparse(X):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
             given = convert.features(X, width=self.width, finite=False, **kind)
-            given = convert.features(given if encoding is None else encoding.impute(given), **kind)
+            given = convert.features(given if self.encoding is None else self.encoding.impute(given), **kind)
             return convert.features(self._scaled(given), dtype=self.dtype, convert=True)
-        if encoding is not None and encoding.imputed_values is not None and X.shape[1] == self.width:
+        if self.means.dim() and X.shape[1] == self.width:  # which is imputed
             X = as_csr(X).copy()
-            X.data = np.where(np.isnan(X.data), np.array(encoding.imputed_values)[X.indices], X.data)
+            X.data = np.where(np.isnan(X.data), self.means.numpy()[X.indices], X.data)
         Z = convert.sparse_features(X, dtype=torch.float64, width=self.width)
         Z = Z if self.scaler is None else self.scaler.transform(Z)
         return convert.csr_tensor(convert.sparse_features(Z, dtype=self.dtype))
@@ -267,11 +243,8 @@ class FittedModel(nn.Module):
     def input_dtype(self) -> torch.dtype:
         """The type of raw features for :meth:`forward`: the net's; float64 if float32 would round some of them away.
 
-        That is where ``|shift|`` > 2¹²·scale, as of a date in seconds that varies by minutes, and outside
-        10⁻³⁰ to 10³⁰.
+        That is where ``|shift|`` > 2¹²·scale, as of a date in seconds, and outside 10⁻³⁰ to 10³⁰.
         """
-        if self.shift is None or self.scale is None:
-            return self.dtype
         size = self.shift.abs()
         far = (size > _FAR * self.scale) | (size + self.scale > _LARGE) | (self.scale < 1 / _LARGE)
         return torch.float64 if far.any() else self.dtype
@@ -292,45 +265,46 @@ class FittedModel(nn.Module):
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
         state = {"format": FORMAT, "torchperc": version("torchperc"), "net": described_net(self.net)}
         state |= {"head": {"kind": kind, **asdict(self.head)}} | {name: getattr(self, name) for name in _TEXTS}
-        for name, (write, _) in _PARTS.items():
-            state[name] = None if getattr(self, name) is None else write(getattr(self, name))
+        for name in ("scaler", "target_scaler"):
+            state[name] = None if getattr(self, name) is None else getattr(self, name).state()
+        state["encoding"] = None if self.encoding is None else self.encoding.to_json()
         save_safetensors(self.net, path, {DESCRIPTION: json.dumps(state, allow_nan=False)})
 
     @classmethod
     def load(cls, path: str | Path) -> FittedModel:
-        """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
-
-        A file that is damaged, was changed elsewhere, is of another format or holds weights alone is a ``ValueError``.
-        """
+        """Read a model that :meth:`save` wrote, by its file or by the folder of a run; others are a ``ValueError``."""
         path = model_file(Path(path))
         tensors, texts, has_checksum = read_checksummed(path)
         if DESCRIPTION not in texts:
             own = "load them with load_safetensors into a net of yours"
             raise ValueError(f"{path} holds weights but no description of a model; {own}, or name the {MODEL} of a run")
         try:
+            state = json.loads(texts[DESCRIPTION])
             if not has_checksum:
                 raise ValueError("it has lost its checksum, so another program has written it")
-            state = json.loads(texts[DESCRIPTION])
-            if (found := state["format"]) != FORMAT:
-                by = f"written by torchperc {state.get('torchperc')}"
-                raise ValueError(f"it is of format {found!r}, {by}, and this torchperc reads format {FORMAT}")
+            if state["format"] != FORMAT:
+                found = f"format {state['format']!r}, written by torchperc {state.get('torchperc')}"
+                raise ValueError(f"it is of {found}, and this torchperc reads format {FORMAT}")
             with torch.device("meta"):  # sizes are compared before a net of those sizes takes memory
                 net = as_net(state["net"])
             if differences := size_differences(tensors, net.state_dict()):
                 raise ValueError(differences)
             net.to_empty(device="cpu").load_state_dict(tensors)
-            options = dict(state["head"])
-            head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
-            parts = {name: state[name] for name in _TEXTS}
-            parts |= {name: None if state[name] is None else make(state[name]) for name, (_, make) in _PARTS.items()}
-            return cls(net, head, **parts)
+            kind = state["head"].pop("kind")
+            head = _HEADS[check_choice("head", kind, tuple(_HEADS))](**state["head"])
+            parts = {name: state[name] for name in ("encoding", "scaler", "target_scaler")}
+            for name, part in parts.items():
+                make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
+                parts[name] = None if part is None else make(part)
+            return cls(net, head, **parts, **{name: state[name] for name in _TEXTS})
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is not a usable model: {what}; learn or export it again") from None
 
 
-def _buffer(values: Any) -> nn.Buffer | None:
-    return None if values is None else nn.Buffer(torch.as_tensor(values, dtype=torch.float64))
+def _buffers(scaler: Scaler | None) -> list[nn.Buffer]:
+    values: Any = (0.0, 1.0) if scaler is None else (scaler.shift, scaler.scale)
+    return [nn.Buffer(torch.as_tensor(value, dtype=torch.float64)) for value in values]
 
 
 def _numbered(width: int) -> tuple[str, ...]:
@@ -342,14 +316,13 @@ def _text(label: object) -> str:
     return shortest(value) if isinstance(value, float) else str(value)
 
 
-def _check_net(net: object) -> None:
+def _check_net(net: nn.Module) -> None:
     """Refuse a net that could not be made again from a description."""
     if (reason := why_not_described(net)) is not None:
         raise TypeError(f"{reason}; save other nets with save_safetensors")
-    assert isinstance(net, nn.Module)
-    dtypes = {parameter.dtype for parameter in net.parameters()}
-    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
-        found = ", ".join(sorted(map(str, dtypes)))
+    dtypes = {str(parameter.dtype) for parameter in net.parameters()}
+    if dtypes not in ({"torch.float32"}, {"torch.float64"}):
+        found = ", ".join(sorted(dtypes))
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
     if bad := find_non_finite(net.named_parameters()):
         raise ValueError(f"training of the net did not finish: {bad}, and weights must be finite; train it again")
