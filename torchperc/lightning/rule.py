@@ -187,11 +187,11 @@ class LitRule(LitModel):
         """Learn these samples online."""
         if self.stream is None:
             self.begin_stream()
-        scores, norm, made = self(x), self.weight_norm(), 0
+        scores, norm, made = self(x), self.weight_norm(), torch.zeros(len(y), dtype=torch.bool)
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
             self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
-            made = len(self.result.log)
+            made[self.result.log.mistakes.sample] = True
         self.measured("train", 0, scores, y, None, norm, made)
 
     def begin_stream(self) -> None:
