@@ -214,7 +214,6 @@ def test_the_best_validation_weights_come_back():
         trained(L.LitClassifier(linear()), L.SliceLoader(X, y), callbacks=[L.RestoreBest()])
 
 
-@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
 @pytest.mark.parametrize("update", ["batch", "sample"])
 def test_divergence_stops_with_the_last_finite_weights(update):
     X, y = noisy(40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torchmetrics import Metric
 
 from torchperc.nn.heads import Head
 
-TOGETHER = 2**16  # scores that are measured at once
+TOGETHER = 2**15  # scores that are measured at once; torch would wake threads for more
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
@@ -37,7 +38,7 @@ class EpochMetric(Metric):
     def __init__(self, exact: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.exact = exact
-        self.batches: list[tuple[Tensor | None, ...]] = []  # which are not measured yet
+        self.batches: list[tuple[Any, ...]] = []  # which are not measured yet
         self.merges: dict[str, Callable[[Tensor], Tensor]] = {}  # of each state, those of batches or processes: (R, …)
         self.add_sums("samples", "loss")
 
@@ -51,13 +52,12 @@ class EpochMetric(Metric):
         for name in names:
             self.add_merged(name, torch.zeros(()), partial(torch.sum, dim=0))
 
-    def add(self, losses: Tensor, *columns: Tensor | None) -> None:
-        """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs of each."""
-        batch: tuple[Tensor | None, ...] = (losses, *columns)
-        size = 1 if columns[0] is None else columns[0].numel()
+    def add(self, losses: Tensor, *columns: Any) -> None:
+        """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs of each, or ``None``."""
+        size = columns[0].numel()
         if size < TOGETHER:  # copies, as a loader or a compiled net may use the memory again
-            batch = tuple(None if column is None else column.clone() for column in batch)
-        self.batches.append(batch)
+            columns = tuple(None if column is None else column.clone() for column in columns)
+        self.batches.append((losses, *columns))
         if len(self.batches) * size >= TOGETHER:
             self.merge()
 
@@ -67,11 +67,11 @@ class EpochMetric(Metric):
 
     def merge(self) -> None:
         """Measure the batches, and merge what was found into the states."""
-        if self.batches:
-            losses, *columns = map(_joined, zip(*self.batches, strict=True))
-            self.batches.clear()
+        for _, batches in groupby(self.batches, lambda batch: [column is None for column in batch]):
+            losses, *columns = map(_joined, zip(*batches, strict=True))
             samples = torch.full((), len(losses), dtype=self.exact, device=self.device)  # for which no host waits
             self.update(samples, losses.sum(dtype=self.exact), *self.measure(*columns))
+        self.batches.clear()
 
     def update(self, *values: Tensor, **_: Any) -> None:
         """Merge one value for each state into the states."""
@@ -122,11 +122,9 @@ class ClassificationMetric(EpochMetric):
         self.add_sums("errors", "mistakes")
         self.add_merged("margin", torch.tensor(torch.inf), partial(torch.amin, dim=0))
 
-    def add(self, losses: Tensor, scores: Any, y: Any, _: Any = None, norm: Any = None, made: Any = None) -> None:
-        """Add a batch; of a linear net the norm of its weights, of the rule which samples were mistakes."""
-        super().add(losses, scores, y, None if norm is None else norm.expand(len(losses)), made)
-
-    def measure(self, scores: Tensor, y: Tensor, norm: Tensor | None, made: Tensor | None) -> tuple[Tensor, ...]:
+    def measure(
+        self, scores: Tensor, y: Tensor, weight: Any = None, norm: Any = None, made: Any = None
+    ) -> tuple[Tensor, ...]:
         """Return errors and mistakes (of the rule those made), and the smallest y·s/‖w‖ of a linear net."""
         errors = torch.count_nonzero(self.head.decide(scores) != y if made is None else made)
         mistakes = self.head.mistakes(scores, y).sum() if made is None and self.own_mistakes else errors
@@ -134,12 +132,12 @@ class ClassificationMetric(EpochMetric):
             return errors, mistakes, scores.new_full((), torch.inf)
         threshold = self.head.threshold
         margins = y * (scores - threshold if threshold else scores)
-        return errors, mistakes, torch.where(margins == 0, margins, margins / norm).min()  # 0, too, if all weights are
+        return errors, mistakes, (margins / norm).nan_to_num(0.0, torch.inf, -torch.inf).min()  # 0 of zero weights
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all processes by name."""
-        found = {"error": self.errors / self.samples, "mistakes": self.mistakes, "margin": self.margin}
-        return {**super().compute(), **found}
+        margin = torch.where(self.loss.isfinite(), self.margin, torch.nan)
+        return {**super().compute(), "error": self.errors / self.samples, "mistakes": self.mistakes, "margin": margin}
 
 
 class RegressionMetric(EpochMetric):
@@ -157,15 +155,11 @@ class RegressionMetric(EpochMetric):
         self.unit = unit
         self.add_merged("moments", torch.zeros(4, 1), _merge_moments)
 
-    def add(self, losses: Tensor, scores: Any, y: Any, weight: Any = None, *_: Any) -> None:
-        """Add a batch with sample weights, which are 1 if there are none."""
-        super().add(losses, scores, y, torch.ones_like(losses) if weight is None else weight)
-
-    def measure(self, scores: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor]:
+    def measure(self, scores: Tensor, y: Tensor, weight: Tensor | None = None, *_: Any) -> tuple[Tensor]:
         """Return the moments of predictions and targets, (N,) or (N, K), with sample weights (N,)."""
         outputs = y.shape[1] if y.dim() > 1 else 1
         s, y = (values.to(self.exact).reshape(len(y), outputs) for values in (scores, y))
-        w = weight.to(self.exact)[:, None].expand_as(y)
+        w = torch.ones_like(y) if weight is None else weight.to(self.exact)[:, None].expand_as(y)
         return (_merge_moments(torch.stack([w, y, torch.zeros_like(y), w * (y - s).square()], dim=1)),)
 
     def compute(self) -> dict[str, Tensor]:

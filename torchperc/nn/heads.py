@@ -128,13 +128,13 @@ class LMSHead(SquaredHead):
 
 @dataclass(frozen=True)
 class LogisticHead(Head):
-    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P > ½.
+    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P ≥ ½.
 
-    The decision is strict and taken on the score, s > 0: a score of exactly 0 is decided −1.
+    The decision is taken on the score, s ≥ 0, of which P keeps fewer digits.
 
     Example:
         >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
-        (tensor([0.5000]), tensor([-1, 1]))
+        (tensor([0.5000]), tensor([1, 1]))
     """
 
     def output(self, scores: Tensor) -> Tensor:
@@ -144,10 +144,6 @@ class LogisticHead(Head):
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Logistic loss, two or K classes."""
         return tpf.logistic_loss(scores, y, reduction=reduction)
-
-    def decide(self, scores: Tensor) -> Tensor:
-        """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if _has_classes(scores) else -tpf.decide(-scores)
 
 
 @dataclass(frozen=True)
