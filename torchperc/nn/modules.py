@@ -18,14 +18,9 @@ from torchperc.nn import functional as tpf
 Activation: TypeAlias = Callable[[Tensor], Tensor]
 
 
-def identity(x: Tensor) -> Tensor:
-    """Return x."""
-    return x
-
-
 INITS = ("zeros", "uniform", "normal")
 _NAMES = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus")
-ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": identity}
+ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": torch.positive}
 
 
 class _Net(nn.Module):
@@ -78,11 +73,6 @@ class _Linear(_Net, nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·x + b, one for each row of the weight."""
         return tpf.linear(x, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        """Return the sizes, for ``print(net)``."""
-        classes = "" if self.num_classes is None else f"num_classes={self.num_classes}, "
-        return f"in_features={self.in_features}, {classes}bias={self.bias is not None}"
 
 
 class Perceptron(_Linear):
@@ -160,7 +150,7 @@ class MulticlassPerceptron(_Linear):
         super().__init__(in_features, num_classes, bias, init, seed, device, dtype)
 
 
-LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
+LinearNet: TypeAlias = nn.Linear
 """Nets of one linear score, or one per class: all of them are ``nn.Linear``."""
 
 
