@@ -245,7 +245,8 @@ class Problem:
             for part, first, _ in self.parts(np.arange(len(self.y))):
                 at = slice(first, first + len(part.y))
                 loops.margins_two(part.samples.loop_arrays(), part.y, *self.loop_weights(weights), margins[at])
-            return margins * self.scale
+            margins *= self.scale
+            return margins
         scores, y = torch.from_numpy(host(self.scores(weights)) * self.scale), torch.from_numpy(self.y)
         return np.asarray(tpf.functional_margins(scores.squeeze(-1) if self.num_classes is None else scores, y))
 
