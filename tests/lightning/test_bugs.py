@@ -22,26 +22,6 @@ L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
 
 
-# --- losses ---
-
-
-@pytest.mark.parametrize("loss", [tp.ZeroOneLoss(), tp.CostLoss(fp=1, fn=3)], ids=["zero-one", "cost"])
-def test_a_score_that_is_no_number_has_no_error_rate(loss):
-    y = torch.tensor([1, -1])
-    assert torch.isnan(loss(torch.tensor([torch.nan, -1.0]), y))
-    assert torch.isfinite(loss(torch.tensor([torch.inf, -1.0]), y))
-
-
-@pytest.mark.parametrize(
-    "loss", [tp.PerceptronLoss(), tp.LMSLoss(), tp.LogisticLoss(), tp.ZeroOneLoss(), tp.CostLoss()]
-)
-def test_lists_are_refused_by_name(loss):
-    with pytest.raises(TypeError, match="scores must be a tensor, found list"):
-        loss([0.5, -0.5], torch.tensor([1, -1]))
-    with pytest.raises(TypeError, match="labels must be a tensor, found list"):
-        loss(torch.tensor([0.5, -0.5]), [1, -1])
-
-
 # --- what a new user tries ---
 
 

@@ -112,14 +112,9 @@ class LMSHead(SquaredHead):
         check_choice("targets", self.targets, tpf.TARGETS)
 
     @property
-    def low(self) -> float:
-        """The target of samples that are not of a class: −1 or 0."""
-        return 0.0 if self.targets == "0/1" else -1.0
-
-    @property
     def threshold(self) -> float:
-        """0, or ½ with 0/1 targets."""
-        return (1 + self.low) / 2
+        """The middle of the two targets: 0, or ½ with 0/1 targets."""
+        return 0.5 if self.targets == "0/1" else 0.0
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Squared error, two or K classes."""
