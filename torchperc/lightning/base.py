@@ -210,14 +210,15 @@ class LitModel(pl.LightningModule):
         """Log values of an epoch, which are the same in all processes: their maximum, as a mean would be rounded."""
         device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
         options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "reduce_fx": "max"}
-        for name, value in values.items():
-            self.log(name, torch.tensor(value, dtype=exact_dtype(device), device=device), **options)
+        exact = {name: torch.tensor(value, dtype=exact_dtype(device), device=device) for name, value in values.items()}
+        self.log_dict(exact, **options)
 
     def refuse(self, needed: str, found: Mapping[str, bool]) -> None:
         """Raise if any of what was found holds, or what no step without a gradient can honour."""
         mixed, frozen = "mixed" in str(self.trainer.precision), not all(p.requires_grad for p in self.net.parameters())
-        found = {**found, f"precision={self.trainer.precision!r}": mixed, "requires_grad=False": frozen}
-        if names := ", ".join(name for name, holds in found.items() if holds):
+        precision = f"precision={self.trainer.precision!r}, which should be '32-true' or '64-true'"
+        found = {**found, precision: mixed, "requires_grad=False, which LitClassifier's update='batch' honours": frozen}
+        if names := "; ".join(name for name, holds in found.items() if holds):
             raise ValueError(f"{needed}, found {names}")
 
     # --- checkpoints ---
@@ -365,7 +366,7 @@ class LitDescent(LitModel):
             "gradient_clip_val": bool(trainer.gradient_clip_val),
             f"{trainer.world_size} processes": trainer.world_size > 1,
         }
-        self.refuse("update='sample' makes the steps of plain SGD in one process and 'batch' any", options)
+        self.refuse("use update='batch': 'sample' makes the steps of plain SGD in one process", options)
 
     def sample_steps(self, batch: Any) -> Tensor:
         """Make a step for each sample of a batch; return the mean loss before the steps."""
