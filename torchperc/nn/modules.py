@@ -17,7 +17,6 @@ from torchperc.nn import functional as tpf
 
 Activation: TypeAlias = Callable[[Tensor], Tensor]
 
-
 INITS = ("zeros", "uniform", "normal")
 _NAMES = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus")
 ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": torch.positive}
@@ -73,6 +72,11 @@ class _Linear(_Net, nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores w·x + b, one for each row of the weight."""
         return tpf.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes, for ``print(net)``."""
+        classes = "" if self.num_classes is None else f"num_classes={self.num_classes}, "
+        return f"in_features={self.in_features}, {classes}bias={self.bias is not None}"
 
 
 class Perceptron(_Linear):
