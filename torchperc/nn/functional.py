@@ -19,7 +19,6 @@ from torchperc._checks import as_csr, check_bool, check_choice, check_number, ch
 REDUCTIONS = ("mean", "sum", "none")
 TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
-POSITIONS = ("first", "last")
 REAL = "real"  # targets of regression: any finite numbers
 
 
@@ -419,7 +418,7 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
     value = check_number("value", value, above=0)
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     constant = x.new_full((*x.shape[:-1], 1), value)
-    return torch.cat((constant, x) if check_choice("position", position, POSITIONS) == "first" else (x, constant), -1)
+    return torch.cat((constant, x) if _goes_first(position) else (x, constant), -1)
 
 
 def fold_bias(weight: Tensor, bias: Tensor, position: str = "last") -> Tensor:
@@ -430,9 +429,7 @@ def fold_bias(weight: Tensor, bias: Tensor, position: str = "last") -> Tensor:
         tensor([[-4., 3., 2.]])
     """
     column = bias.unsqueeze(-1)
-    return torch.cat(
-        (column, weight) if check_choice("position", position, POSITIONS) == "first" else (weight, column), -1
-    )
+    return torch.cat((column, weight) if _goes_first(position) else (weight, column), -1)
 
 
 def unfold_bias(weight: Tensor, position: str = "last") -> tuple[Tensor, Tensor]:
@@ -442,11 +439,7 @@ def unfold_bias(weight: Tensor, position: str = "last") -> tuple[Tensor, Tensor]
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
         (tensor([[3., 2.]]), tensor([-4.]))
     """
-    return (
-        (weight[:, 1:], weight[:, 0])
-        if check_choice("position", position, POSITIONS) == "first"
-        else (weight[:, :-1], weight[:, -1])
-    )
+    return (weight[:, 1:], weight[:, 0]) if _goes_first(position) else (weight[:, :-1], weight[:, -1])
 
 
 def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
@@ -463,3 +456,7 @@ def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
     block = homogeneous(x) if check_bool("bias", bias) else x
     eye = torch.eye(num_classes, dtype=x.dtype, device=x.device)
     return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
+
+
+def _goes_first(position: str) -> bool:
+    return check_choice("position", position, ("first", "last")) == "first"
