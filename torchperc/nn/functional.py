@@ -268,8 +268,7 @@ def _check_labels(s: Tensor, y: Tensor) -> bool:
     real = "for real-valued targets use RegressionHead(), or LMSLoss(targets='real')"
     if (classes := _has_classes(s, y)) and y.is_floating_point():
         raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long(), and {real}")
-    signs = y if y.dtype == torch.bool else y.abs()
-    if _holds_anywhere((y < 0) | (y >= s.shape[-1]) if classes else signs != 1):
+    if _holds_anywhere((y < 0) | (y >= s.shape[-1]) if classes else (y if y.dtype == torch.bool else y.abs()) != 1):
         known = f"class indices 0 to {s.shape[-1] - 1}" if classes else "-1 and +1"
         found, remedy = y.unique().tolist()[:5], "number yours from 0"
         if not classes:

@@ -125,8 +125,6 @@ class LMSHead(SquaredHead):
 class LogisticHead(Head):
     """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P ≥ ½.
 
-    The decision is taken on the score, s ≥ 0, of which P keeps fewer digits.
-
     Example:
         >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
         (tensor([0.5000]), tensor([1, 1]))
