@@ -49,7 +49,7 @@ class LitClassifier(LitDescent):
         >>> import torch, torchperc as tp
         >>> lit = tp.lightning.LitClassifier(tp.Perceptron(2), tp.LogisticHead(), lr=0.5)
         >>> lit.predict_step(torch.zeros(3, 2))
-        tensor([-1, -1, -1])
+        tensor([1, 1, 1])
         >>> lit.hparams.lr, lit.hparams.head, lit.hparams.net["class_path"]
         (0.5, 'logistic', 'torchperc.Perceptron')
     """
