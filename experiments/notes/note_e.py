@@ -601,12 +601,12 @@ def decision_without_a_derivative() -> Finding:
 
 def decision_at_one_half() -> Finding:
     zero = torch.zeros(1)
-    labels = int(tp.PerceptronHead().decide(zero)), int(tp.LogisticHead().decide(zero))
+    labels = int(tp.PerceptronHead().decide(zero)), 2 * int(zero.sigmoid() > 0.5) - 1
     return Finding(
         "the decision at f = ½, that is s = 0",
         "f > 0.5 is positive, else negative; before, sgn(0) = +1 and s ≥ 0 is class 1.",
         f"s = 0 is decided {number(labels[0])} by the perceptron and {number(labels[1])} by the sigmoid of the same "
-        "note.",
+        "note; tp.LogisticHead decides s ≥ 0, too.",
         judged(labels[0] == labels[1]),
         {"labels": labels},
     )

@@ -114,14 +114,12 @@ def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):
 
 
 @pytest.mark.filterwarnings("default::torchperc.lightning.loader.DivergenceWarning")
-@pytest.mark.filterwarnings("default:lr=.* is above 2/L")
-def test_a_diverging_run_says_so_before_and_after_in_a_line_each(call, tmp_path):
+def test_a_diverging_run_says_so_in_a_line(call, tmp_path):
     words = ("--config", CONFIGS / "experiment/cancer-lms-epsilon.yaml", "--out", tmp_path / "run", *QUIET)
     code, _, err = call("fit", *words, "--model.init_args.lr", 50)
     assert code == 0
-    before, after = err.splitlines()
-    assert before.startswith("torchperc: warning: lr=50 is above 2/L = 0.15")
-    assert after.startswith("torchperc: warning: the run diverged in epoch")
+    (line,) = err.splitlines()
+    assert line.startswith("torchperc: warning: the run diverged in epoch")
     net = nn.Linear(30, 1)
     load_safetensors(tmp_path / "run/weights.safetensors", net)
     assert torch.isfinite(net.weight).all()

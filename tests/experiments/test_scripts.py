@@ -120,7 +120,6 @@ def test_batch_against_stochastic(run):
     assert figures["one sample, after 1 epoch"] == pytest.approx(loss, abs=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
 def test_lms_step_sizes(run):
     figures, printed = run("lms_step_sizes")
     # two standardised features: the second-moment matrix is 1 and [[1, r], [r, 1]], so λmax = 1 + |r|

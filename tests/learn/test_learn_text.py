@@ -69,8 +69,6 @@ def test_rows_as_dicts_that_are_wrong(learned):
         model.predict([{"message": "a"}, "b"])
     with pytest.raises(ValueError, match="X, row 1, column 'message': the value is missing"):
         model.predict([{"message": None}])
-    with pytest.raises(TypeError, match="X is a list of dicts, but the model was not learned from a table"):
-        tp.FittedModel.of(tp.Perceptron(1)).predict([{"x1": 1.0}])
 
 
 def test_the_report_lists_the_strongest_words(learned, words):

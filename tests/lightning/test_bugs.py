@@ -22,26 +22,6 @@ L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
 
 
-# --- losses ---
-
-
-@pytest.mark.parametrize("loss", [tp.ZeroOneLoss(), tp.CostLoss(fp=1, fn=3)], ids=["zero-one", "cost"])
-def test_a_score_that_is_no_number_has_no_error_rate(loss):
-    y = torch.tensor([1, -1])
-    assert torch.isnan(loss(torch.tensor([torch.nan, -1.0]), y))
-    assert torch.isfinite(loss(torch.tensor([torch.inf, -1.0]), y))
-
-
-@pytest.mark.parametrize(
-    "loss", [tp.PerceptronLoss(), tp.LMSLoss(), tp.LogisticLoss(), tp.ZeroOneLoss(), tp.CostLoss()]
-)
-def test_lists_are_refused_by_name(loss):
-    with pytest.raises(TypeError, match="scores must be a tensor, found list"):
-        loss([0.5, -0.5], torch.tensor([1, -1]))
-    with pytest.raises(TypeError, match="labels must be a tensor, found list"):
-        loss(torch.tensor([0.5, -0.5]), [1, -1])
-
-
 # --- what a new user tries ---
 
 
@@ -135,6 +115,33 @@ def test_a_margin_is_a_distance_or_is_not_logged(tmp_path):
     for lit in (L.LitClassifier(tp.MulticlassPerceptron(3, 3)), L.LitRule(tp.MulticlassPerceptron(3, 3))):
         trainer = fit(tmp_path / "many", lit, loader((TRAIN[0], TRAIN[0].argmax(1))), epochs=1)
         assert "margin" not in trainer.callback_metrics
+
+
+@pytest.mark.parametrize(
+    "lit", [L.LitClassifier(tp.Perceptron(3), "logistic"), L.LitClassifier(tp.Perceptron(3), "lms")]
+)
+def test_a_margin_of_no_numbers_is_none(tmp_path, lit):
+    X = TRAIN[0].clone()
+    X[7, 1] = torch.nan
+    trainer = fit(tmp_path, lit, loader((X, TRAIN[1]), 20), epochs=1)
+    assert torch.isnan(trainer.callback_metrics["margin"])
+    assert torch.isnan(trainer.callback_metrics["loss/train"])
+
+
+def test_a_loader_that_uses_its_memory_again_is_measured_batch_by_batch(tmp_path):
+    class Reused:
+        def __len__(self):
+            return 3
+
+        def __iter__(self):
+            x, y = torch.empty(20, 3), torch.empty(20, dtype=torch.int64)
+            for part in range(0, 60, 20):
+                x.copy_(TRAIN[0][part : part + 20])
+                y.copy_(TRAIN[1][part : part + 20])
+                yield x, y
+
+    runs = [fit(tmp_path, L.LitClassifier(tp.Perceptron(3)), data, epochs=2) for data in (Reused(), loader(TRAIN, 20))]
+    assert runs[0].callback_metrics == runs[1].callback_metrics
 
 
 def test_the_best_epoch_of_a_metric_that_grows(tmp_path):

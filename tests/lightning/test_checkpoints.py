@@ -141,14 +141,6 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     assert same(SafeCheckpointIO().load_checkpoint(path, map_location="cpu", weights_only=True), plain(checkpoint))
 
 
-def test_folders_are_made_and_files_removed(tmp_path):
-    path = tmp_path / "b" / "c" / "x.ckpt"
-    SafeCheckpointIO().save_checkpoint({"state_dict": {}}, path)
-    SafeCheckpointIO().remove_checkpoint(str(path))
-    assert not path.exists()
-    SafeCheckpointIO().remove_checkpoint(path)
-
-
 def test_a_truncation_or_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
     path, _ = saved(tmp_path)
     whole, bits = path.read_bytes(), random.Random(0)

@@ -176,13 +176,6 @@ def test_the_rule_learns_an_endless_stream_as_partial_fit_does(tmp_path):
     assert table(tmp_path)["mistakes"] == [mistakes]
 
 
-def test_a_learning_rate_that_is_too_large_is_warned_of_by_the_first_batch(tmp_path):
-    data = Counted(*TRAIN)
-    with pytest.warns(UserWarning, match=r"lr=30 is above 2/L"):
-        fit(tmp_path, L.LitClassifier(tp.Perceptron(3), "lms", lr=30.0), DataLoader(data, 60), epochs=1)
-    assert data.read == list(range(60))
-
-
 # --- the rule, batch by batch ---
 
 

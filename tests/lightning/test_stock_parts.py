@@ -180,7 +180,7 @@ def test_an_optimizer_that_asks_for_the_loss_again_counts_each_sample_once(tmp_p
     lit = L.LitClassifier(tp.Perceptron(3), "logistic", optimizer=partial(torch.optim.LBFGS, lr=0.1, max_iter=5))
     fit(tmp_path, lit, loader(TRAIN), epochs=2)
     assert table(tmp_path)["loss/train"][0] == pytest.approx(float(torch.log(torch.tensor(2.0))))  # of zero weights
-    assert table(tmp_path)["mistakes"][0] == (TRAIN[1] == 1).sum()  # a probability of ½ is decided as −1
+    assert table(tmp_path)["mistakes"][0] == (TRAIN[1] == -1).sum()  # a probability of ½ is decided as +1
 
 
 # --- callbacks that change the training ---

@@ -194,7 +194,6 @@ def test_looking_at_a_run_changes_nothing_in_it(tmp_path):
         assert torch.equal(seen[name], values), name
 
 
-@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
 @pytest.mark.parametrize("lr", [1e20, 1e38])
 def test_a_diverging_run_is_pictured_and_ends_by_itself(tmp_path, lr):
     lit = LitClassifier(tp.Perceptron(2, init="normal", seed=0), "lms", lr=lr)

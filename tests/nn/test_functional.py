@@ -126,6 +126,8 @@ def test_class_losses_refuse_other_labels(loss):
         loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0]))
     with pytest.raises(TypeError, match="scores must be a tensor, found list"):
         loss([0.0, 1.0], torch.tensor([1, 1]))
+    with pytest.raises(TypeError, match="labels must be a tensor, found list"):
+        loss(torch.zeros(2), [1, 1])
 
 
 def test_unsigned_labels_are_not_negated_around():

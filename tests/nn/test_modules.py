@@ -152,7 +152,7 @@ def test_where_the_heads_draw_the_line():
     s = torch.tensor([0.0, 0.3, 0.5])
     assert tp.PerceptronHead().decide(s).tolist() == [1, 1, 1]
     assert tp.LMSHead("0/1").decide(s).tolist() == [-1, -1, 1]
-    assert tp.LogisticHead().decide(s).tolist() == [-1, 1, 1]
+    assert tp.LogisticHead().decide(s).tolist() == [1, 1, 1]
     assert tp.LogisticHead().output(torch.tensor([0.0])).item() == 0.5
     assert tp.PerceptronHead().output(torch.tensor([[0.0, 1.0]])).tolist() == [[0, 1]]
 

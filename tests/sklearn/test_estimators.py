@@ -547,7 +547,7 @@ def test_a_score_of_zero():
         (PerceptronClassifier(), "b"),
         (LMSClassifier(), "b"),
         (LMSClassifier(targets="0/1"), "a"),
-        (LogisticClassifier(), "a"),
+        (LogisticClassifier(), "b"),
     ):
         model.classes_, model.coef_, model.intercept_ = np.array(["a", "b"]), np.zeros((1, 2)), np.zeros(1)
         assert model.predict(np.zeros((1, 2))) == [decided]

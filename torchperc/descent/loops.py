@@ -26,7 +26,7 @@ def loss_code(head: Head) -> tuple[int, int, float]:
     """Return a head's loss as the loops know it: kind, tie and the lower target, as numbers."""
     kinds = (PerceptronHead, LMSHead, LogisticHead, RegressionHead)
     kind = next(number for number, each in enumerate(kinds) if isinstance(head, each))
-    return kind, TIES.index(getattr(head, "tie", TIES[0])), getattr(head, "low", 0.0)
+    return kind, TIES.index(getattr(head, "tie", TIES[0])), 2 * head.threshold - 1 if isinstance(head, LMSHead) else 0.0
 
 
 @njit(error_model="numpy")

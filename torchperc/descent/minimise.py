@@ -87,7 +87,7 @@ class Objective:
         self.penalty = np.append(np.full(X.shape[1], l2), np.zeros(int(bias)))
         self.target = y.reshape(-1, units) if isinstance(head, RegressionHead) or units == 1 else np.eye(units)[y]
         if isinstance(head, LMSHead):
-            self.target = np.where(self.target > 0, 1.0, head.low)
+            self.target = np.where(self.target > 0, 1.0, 2 * head.threshold - 1)
 
     def __len__(self) -> int:
         return len(self.y)

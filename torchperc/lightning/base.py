@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,18 +20,14 @@ from torchperc.lightning.checkpoints import CheckpointError, plain, verified
 from torchperc.lightning.metrics import ClassificationMetric, EpochMetric, exact_dtype
 from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net, uncompiled
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head, LogisticHead, SquaredHead
+from torchperc.nn.heads import Head
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import scores_of
 from torchperc.samples.process_group import all_reduce, gather, rank_and_size
-from torchperc.theory import rate_warning
 
 FORMAT = 3  # of what the modules write into a checkpoint
 COMPILED = "net._orig_mod."  # what torch.compile makes of the parameter names "net."
 _SGD_OPTIONS = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
-_LOGISTIC_BEARS = 10  # times the limit 2/L: above it a squared error grows forever, the logistic loss flattens out
-_CURVED = (SquaredHead, LogisticHead)  # whose losses have a largest curvature L
-_WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
 
 
 class LitModel(pl.LightningModule):
@@ -88,12 +82,13 @@ class LitModel(pl.LightningModule):
         return self.measured(stage, dataloader_idx, scores, y, weight, self.weight_norm())
 
     def measured(
-        self, stage: str, number: int, scores: Tensor, y: Tensor, weight: Tensor | None, *others: Any
+        self, stage: str, number: int, scores: Tensor, y: Tensor, weight: Any, norm: Any, made: Any = None
     ) -> Tensor:
         """Return the weighted loss of each sample, and add the batch to the metrics of the stage."""
         losses = self.head.loss(scores, y, reduction="none")
         losses = losses if weight is None else losses * weight.to(losses)
-        self.count(stage, number, losses, scores.detach(), y, weight, *others)
+        norm = norm if norm is None else norm.expand(len(losses))
+        self.count(stage, number, losses, scores.detach(), y, weight, norm, made)
         return losses
 
     def count(self, stage: str, number: int, losses: Tensor, *batch: Any) -> None:
@@ -215,8 +210,16 @@ class LitModel(pl.LightningModule):
         """Log values of an epoch, which are the same in all processes: their maximum, as a mean would be rounded."""
         device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
         options |= {"on_step": False, "on_epoch": True, "batch_size": 1, "sync_dist": True, "reduce_fx": "max"}
-        for name, value in values.items():
-            self.log(name, torch.tensor(value, dtype=exact_dtype(device), device=device), **options)
+        exact = {name: torch.tensor(value, dtype=exact_dtype(device), device=device) for name, value in values.items()}
+        self.log_dict(exact, **options)
+
+    def refuse(self, needed: str, found: Mapping[str, bool]) -> None:
+        """Raise if any of what was found holds, or what no step without a gradient can honour."""
+        mixed, frozen = "mixed" in str(self.trainer.precision), not all(p.requires_grad for p in self.net.parameters())
+        precision = f"precision={self.trainer.precision!r}, which should be '32-true' or '64-true'"
+        found = {**found, precision: mixed, "requires_grad=False, which LitClassifier's update='batch' honours": frozen}
+        if names := "; ".join(name for name, holds in found.items() if holds):
+            raise ValueError(f"{needed}, found {names}")
 
     # --- checkpoints ---
 
@@ -225,8 +228,6 @@ class LitModel(pl.LightningModule):
         fixed = {name: value for name, value in self.hparams.items() if name not in self.free}
         if isinstance(made := fixed.get("optimizer"), dict):
             fixed["optimizer"] = made["class_path"]
-        if self.strict_loading:
-            fixed["shapes"] = {name.replace(COMPILED, "net."): v.shape for name, v in self.state_dict().items()}
         fixed |= {"format": FORMAT, "module": type(self).__name__, "processes": rank_and_size()[1]}
         kind: dict[str, Any] = plain({**fixed, "head": repr(self.head)})
         return kind
@@ -331,8 +332,6 @@ class LitDescent(LitModel):
         """Return the mean loss of a batch; with ``update="sample"``, after a step for each of its samples."""
         if self.update == "sample":
             return self.sample_steps(batch)
-        if batch_idx == 0 and self.trainer.global_step == 0:
-            self.warn_of_a_large_lr(batch)
         return self.batch_mean(self.step(batch, "train"))
 
     def batch_mean(self, losses: Tensor) -> Tensor:
@@ -352,20 +351,6 @@ class LitDescent(LitModel):
         if len(set(counts)) > 1:
             raise ValueError(f"the number of batches per epoch differs between processes: {counts}; use a SliceLoader")
 
-    def warn_of_a_large_lr(self, batch: Any) -> None:
-        """Warn if plain full-batch descent in one process is certain to diverge."""
-        net, lr, head = uncompiled(self.net), self.lr or 0.0, self.head
-        alone = self.trainer.world_size == self.trainer.num_training_batches == 1 and self.make_optimizer is None
-        if not alone or not isinstance(net, nn.Linear) or not isinstance(head, _CURVED):
-            return
-        X = self.unpack(batch)[0].detach()
-        work = (X._nnz() if is_sparse(X) else X.numel()) * X.shape[-1]
-        if work <= _WORTH_A_LOOK and X.dtype.itemsize >= 4 and X.shape[-1] == net.in_features:
-            classes = None if len(net.weight) == 1 else len(net.weight)
-            warned = partial(rate_warning, head=head, X=X.cpu(), bias=net.bias is not None, num_classes=classes)
-            if warned(lr if isinstance(head, SquaredHead) else lr / _LOGISTIC_BEARS):
-                warnings.warn(str(warned(lr)), UserWarning, stacklevel=2)
-
     # --- update="sample" ---
 
     def on_fit_start(self) -> None:
@@ -379,14 +364,9 @@ class LitDescent(LitModel):
             "several parameter groups": len(optimizer.param_groups) > 1,
             "accumulate_grad_batches": trainer.accumulate_grad_batches > 1,
             "gradient_clip_val": bool(trainer.gradient_clip_val),
-            f"precision={trainer.precision!r}": "mixed" in str(trainer.precision),
             f"{trainer.world_size} processes": trainer.world_size > 1,
-            "requires_grad=False": not all(each.requires_grad for each in self.net.parameters()),
         }
-        if found := [name for name, holds in options.items() if holds]:
-            raise ValueError(
-                f"update='sample' makes the steps of plain SGD in one process, found {', '.join(found)}; use 'batch'"
-            )
+        self.refuse("use update='batch': 'sample' makes the steps of plain SGD in one process", options)
 
     def sample_steps(self, batch: Any) -> Tensor:
         """Make a step for each sample of a batch; return the mean loss before the steps."""

@@ -34,8 +34,8 @@ class LitClassifier(LitDescent):
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: ``"perceptron"``, ``"lms"``, ``"logistic"`` or a head, see :func:`torchperc.nn.heads.head`.
-        lr: the learning rate, 0.1 by default; with an optimizer of yours its own. Full-batch descent of a linear net
-            warns above 2/L for LMS, ten times that for the logistic loss; ``tp.theory.auto_lr(head, X)`` is 1/L.
+        lr: the learning rate, 0.1 by default; with an optimizer of yours its own. ``tp.theory.auto_lr(head, X)``
+            is 1/L, and full-batch descent of a linear net is safe below 2/L.
         update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in one call per batch: the
             weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD in one process.
         optimizer: a class such as ``torch.optim.Adam``, or a function such as ``partial(torch.optim.Adam, lr=0.01)``.
@@ -49,7 +49,7 @@ class LitClassifier(LitDescent):
         >>> import torch, torchperc as tp
         >>> lit = tp.lightning.LitClassifier(tp.Perceptron(2), tp.LogisticHead(), lr=0.5)
         >>> lit.predict_step(torch.zeros(3, 2))
-        tensor([-1, -1, -1])
+        tensor([1, 1, 1])
         >>> lit.hparams.lr, lit.hparams.head, lit.hparams.net["class_path"]
         (0.5, 'logistic', 'torchperc.Perceptron')
     """

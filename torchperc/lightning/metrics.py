@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torchmetrics import Metric
 
 from torchperc.nn.heads import Head
 
-MERGED = 256  # batches that are merged at once
+TOGETHER = 2**15  # scores that are measured at once; torch would wake threads for more
 
 
 def exact_dtype(device: torch.device) -> torch.dtype:
@@ -21,10 +22,10 @@ def exact_dtype(device: torch.device) -> torch.dtype:
 
 
 class EpochMetric(Metric):
-    """Mean loss per sample; subclasses add what else is measured.
+    """Mean loss per sample, and sums of what else is given of each; subclasses measure more.
 
-    :meth:`add` keeps a row of numbers per batch, and :meth:`update` merges many rows in one call, which would cost as
-    much as a step if it were made for every batch. NaN and infinity are kept, so that divergence shows.
+    :meth:`add` keeps batches and :meth:`merge` measures many of them in a few calls, which would cost as much as a step
+    if they were made for every batch. NaN and infinity are kept, so that divergence shows.
 
     Args:
         exact: the type of the sums, see :func:`exact_dtype`.
@@ -37,7 +38,7 @@ class EpochMetric(Metric):
     def __init__(self, exact: torch.dtype = torch.float64) -> None:
         super().__init__()
         self.exact = exact
-        self.rows: list[tuple[Any, ...]] = []  # of batches that are not merged yet
+        self.batches: list[tuple[Any, ...]] = []  # which are not measured yet
         self.merges: dict[str, Callable[[Tensor], Tensor]] = {}  # of each state, those of batches or processes: (R, …)
         self.add_sums("samples", "loss")
 
@@ -51,29 +52,32 @@ class EpochMetric(Metric):
         for name in names:
             self.add_merged(name, torch.zeros(()), partial(torch.sum, dim=0))
 
-    def add(self, losses: Tensor, *batch: Any, **_: Any) -> None:
-        """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs."""
-        self.rows.append((len(losses), losses.sum(dtype=self.exact), *self.measure(*batch)))
-        if len(self.rows) >= MERGED:
+    def add(self, losses: Tensor, *columns: Any) -> None:
+        """Add a batch: the weighted loss of each sample, and what :meth:`measure` needs of each, or ``None``."""
+        size = columns[0].numel()
+        if size < TOGETHER:  # copies, as a loader or a compiled net may use the memory again
+            columns = tuple(None if column is None else column.clone() for column in columns)
+        self.batches.append((losses, *columns))
+        if len(self.batches) * size >= TOGETHER:
             self.merge()
 
-    def measure(self, *batch: Any) -> tuple[Any, ...]:
-        """Return the numbers of a batch, besides its size and loss: those that are given, if nothing is to compute."""
-        return batch
+    def measure(self, *columns: Any) -> tuple[Tensor, ...]:
+        """Return what some samples add to the states besides samples and loss: the sum of each column."""
+        return tuple(column.sum() for column in columns)
 
     def merge(self) -> None:
-        """Merge the rows into the states."""
-        if self.rows:
-            count = partial(torch.full, (1,), dtype=self.exact, device=self.device)  # for which no host waits
-            columns = zip(*self.rows, strict=True)
-            self.update(*(torch.stack(c) if isinstance(c[0], Tensor) else count(fill_value=sum(c)) for c in columns))
-            self.rows.clear()
+        """Measure the batches, and merge what was found into the states."""
+        for _, batches in groupby(self.batches, lambda batch: [column is None for column in batch]):
+            losses, *columns = map(_joined, zip(*batches, strict=True))
+            samples = torch.full((), len(losses), dtype=self.exact, device=self.device)  # for which no host waits
+            self.update(samples, losses.sum(dtype=self.exact), *self.measure(*columns))
+        self.batches.clear()
 
-    def update(self, *columns: Tensor, **_: Any) -> None:
-        """Merge numbers of batches, a column (R, …) for each state, into the states."""
-        for (name, merge), column in zip(self.merges.items(), columns, strict=False):
-            column = torch.atleast_1d(column).to(self.exact)
-            setattr(self, name, merge(torch.cat([getattr(self, name).expand_as(column[:1]), column])))
+    def update(self, *values: Tensor, **_: Any) -> None:
+        """Merge one value for each state into the states."""
+        for (name, merge), value in zip(self.merges.items(), values, strict=True):
+            state = getattr(self, name)
+            setattr(self, name, merge(torch.stack([state.expand_as(value), value.to(state)])))
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all processes by name."""
@@ -82,12 +86,12 @@ class EpochMetric(Metric):
     @property
     def is_empty(self) -> bool:
         """Whether no batch was added."""
-        return not self.rows and not self.update_called
+        return not self.batches and not self.update_called
 
     def reset(self) -> None:
         """Begin anew."""
         super().reset()
-        self.rows.clear()
+        self.batches.clear()
 
     def saved(self) -> dict[str, Tensor]:
         """Return the states of this process, for a checkpoint."""
@@ -97,7 +101,11 @@ class EpochMetric(Metric):
     def restore(self, saved: dict[str, Tensor]) -> None:
         """Continue from what a checkpoint saved."""
         self.reset()
-        self.update(*(state[None].to(self.device) for state in saved.values()))
+        self.update(*saved.values())
+
+
+def _joined(columns: tuple[Any, ...]) -> Any:
+    return columns[0] if len(columns) == 1 or columns[0] is None else torch.cat(columns)
 
 
 class ClassificationMetric(EpochMetric):
@@ -112,23 +120,24 @@ class ClassificationMetric(EpochMetric):
         self.head = head
         self.own_mistakes = type(head).mistakes is not Head.mistakes
         self.add_sums("errors", "mistakes")
-        self.add_merged("margin", torch.tensor(torch.inf), _smallest)
+        self.add_merged("margin", torch.tensor(torch.inf), partial(torch.amin, dim=0))
 
     def measure(
-        self, scores: Tensor, y: Tensor, weight: Any = None, norm: Tensor | None = None, made: int | None = None
-    ) -> tuple[Any, ...]:
-        """Return errors and mistakes (of the rule those ``made``), and the smallest y·s/‖w‖ of a linear net."""
-        errors: Any = torch.count_nonzero(self.head.decide(scores) != y) if made is None else made
+        self, scores: Tensor, y: Tensor, weight: Any = None, norm: Any = None, made: Any = None
+    ) -> tuple[Tensor, ...]:
+        """Return errors and mistakes (of the rule those made), and the smallest y·s/‖w‖ of a linear net."""
+        errors = torch.count_nonzero(self.head.decide(scores) != y if made is None else made)
         mistakes = self.head.mistakes(scores, y).sum() if made is None and self.own_mistakes else errors
         if norm is None or scores.dim() > 1 or not len(y):
             return errors, mistakes, scores.new_full((), torch.inf)
         threshold = self.head.threshold
-        return errors, mistakes, (y * (scores - threshold if threshold else scores)).min() / norm
+        margins = y * (scores - threshold if threshold else scores)
+        return errors, mistakes, (margins / norm).nan_to_num(0.0, torch.inf, -torch.inf).min()  # 0 of zero weights
 
     def compute(self) -> dict[str, Tensor]:
         """Return the metrics of all processes by name."""
-        found = {"error": self.errors / self.samples, "mistakes": self.mistakes, "margin": self.margin}
-        return {**super().compute(), **found}
+        margin = torch.where(self.loss.isfinite(), self.margin, torch.nan)
+        return {**super().compute(), "error": self.errors / self.samples, "mistakes": self.mistakes, "margin": margin}
 
 
 class RegressionMetric(EpochMetric):
@@ -159,10 +168,6 @@ class RegressionMetric(EpochMetric):
         r2 = torch.where(spread > 0, 1 - squares / spread, (squares == 0).to(self.exact))
         rmse = self.unit * (squares / weight).sqrt().mean()
         return {**super().compute(), "rmse": rmse, "r2": r2.mean()}
-
-
-def _smallest(margins: Tensor) -> Tensor:
-    return margins.nan_to_num(0.0, torch.inf, -torch.inf).amin(0)  # of zero weights 0/0, which is 0 here
 
 
 def _merge_moments(moments: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ class LitRegressor(LitDescent):
     Args:
         net: any module that gives numbers (N,), (N, 1) or (N, K).
         lr: the learning rate, 0.1 by default; with an optimizer of yours its own. Full-batch descent of a linear net
-            warns above 2/L, where the loss diverges; ``tp.theory.auto_lr("regression", X)`` is half of it.
+            diverges above 2/L; ``tp.theory.auto_lr("regression", X)`` is half of it.
         update, optimizer, scheduler, interval, monitor: see :class:`LitClassifier`.
 
     Example:

@@ -110,14 +110,9 @@ class LitRule(LitModel):
         trainer = self.trainer
         names = [type(callback).__name__ for callback in trainer.callbacks]  # type: ignore[attr-defined]
         several = stage == "fit" and trainer.world_size > 1 and self.trainer_options["distributed"] is None
-        refused = {
-            f"precision={trainer.precision!r}; use '32-true' or '64-true'": "mixed" in str(trainer.precision),
-            "requires_grad=False; use LitClassifier": not all(each.requires_grad for each in self.net.parameters()),
-            f"{trainer.world_size} processes; use distributed='mix', or devices=1": several,
-            **{f"{name}; use select='averaged' and lr=1": name in _REFUSED for name in names},
-        }
-        for found in (text for text, holds in refused.items() if holds):
-            raise ValueError(f"the rule trains all weights in one process in the net's own precision, found {found}")
+        found = {f"{name}; use select='averaged' and lr=1": name in _REFUSED for name in names}
+        found[f"{trainer.world_size} processes; use distributed='mix', or devices=1"] = several
+        self.refuse("the rule trains all weights in one process in the net's own precision", found)
 
     def on_fit_start(self) -> None:
         """Begin a new run; one that is resumed after its verdict stops at once."""
@@ -187,11 +182,11 @@ class LitRule(LitModel):
         """Learn these samples online."""
         if self.stream is None:
             self.begin_stream()
-        scores, norm, made = self(x), self.weight_norm(), 0
+        scores, norm, made = self(x), self.weight_norm(), torch.zeros(len(y), dtype=torch.bool)
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
             self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
-            made = len(self.result.log)
+            made[self.result.log.mistakes.sample] = True
         self.measured("train", 0, scores, y, None, norm, made)
 
     def begin_stream(self) -> None:

@@ -112,14 +112,9 @@ class LMSHead(SquaredHead):
         check_choice("targets", self.targets, tpf.TARGETS)
 
     @property
-    def low(self) -> float:
-        """The target of samples that are not of a class: −1 or 0."""
-        return 0.0 if self.targets == "0/1" else -1.0
-
-    @property
     def threshold(self) -> float:
-        """0, or ½ with 0/1 targets."""
-        return (1 + self.low) / 2
+        """The middle of the two targets: 0, or ½ with 0/1 targets."""
+        return 0.5 if self.targets == "0/1" else 0.0
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Squared error, two or K classes."""
@@ -128,13 +123,11 @@ class LMSHead(SquaredHead):
 
 @dataclass(frozen=True)
 class LogisticHead(Head):
-    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P > ½.
-
-    The decision is strict and taken on the score, s > 0: a score of exactly 0 is decided −1.
+    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P ≥ ½.
 
     Example:
         >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
-        (tensor([0.5000]), tensor([-1, 1]))
+        (tensor([0.5000]), tensor([1, 1]))
     """
 
     def output(self, scores: Tensor) -> Tensor:
@@ -144,10 +137,6 @@ class LogisticHead(Head):
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Logistic loss, two or K classes."""
         return tpf.logistic_loss(scores, y, reduction=reduction)
-
-    def decide(self, scores: Tensor) -> Tensor:
-        """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if _has_classes(scores) else -tpf.decide(-scores)
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,9 @@ from torchperc.nn import functional as tpf
 
 Activation: TypeAlias = Callable[[Tensor], Tensor]
 
-
-def identity(x: Tensor) -> Tensor:
-    """Return x."""
-    return x
-
-
 INITS = ("zeros", "uniform", "normal")
 _NAMES = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus")
-ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": identity}
+ACTIVATIONS: dict[str, Activation] = {**{name: getattr(F, name) for name in _NAMES}, "identity": torch.positive}
 
 
 class _Net(nn.Module):
@@ -160,7 +154,7 @@ class MulticlassPerceptron(_Linear):
         super().__init__(in_features, num_classes, bias, init, seed, device, dtype)
 
 
-LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
+LinearNet: TypeAlias = nn.Linear
 """Nets of one linear score, or one per class: all of them are ``nn.Linear``."""
 
 

@@ -73,6 +73,14 @@ def update(x, columns, label, predicted, coef, w, b, bias_step):
 
 
 @loop()
+def margins_two(rows, y, w, b, out):
+    """Compute y·s of samples with labels −1/+1, several times as fast as MKL's product of a matrix and a vector."""
+    for i in range(y.size):
+        x, columns = row(rows, i)
+        out[i] = y[i] * (dot(x, columns, w) + b[0])
+
+
+@loop()
 def learn_two(rows, ids, y, step_sizes, w, b, settings, first, at, predicted, made):
     """Present samples with labels −1/+1 from position ``first`` on: make the updates, record the mistakes.
 

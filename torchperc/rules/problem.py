@@ -238,10 +238,17 @@ class Problem:
 
     def functional_margins(self, weights: Weights) -> Array:
         """Return y·s, or s_y minus the strongest other score, of every training sample in float64, scaled: (N,)."""
-        scores = torch.from_numpy(host(self.scores(weights)) * self.scale)
-        scores = scores.squeeze(-1) if self.num_classes is None else scores
-        margins: Array = tpf.functional_margins(scores, torch.from_numpy(self.y)).numpy()
-        return margins
+        if self.num_classes is None and self.can_compile and self.own_engine is None:
+            from torchperc.rules import loops
+
+            margins = np.empty(len(self.y))
+            for part, first, _ in self.parts(np.arange(len(self.y))):
+                at = slice(first, first + len(part.y))
+                loops.margins_two(part.samples.loop_arrays(), part.y, *self.loop_weights(weights), margins[at])
+            margins *= self.scale
+            return margins
+        scores, y = torch.from_numpy(host(self.scores(weights)) * self.scale), torch.from_numpy(self.y)
+        return np.asarray(tpf.functional_margins(scores.squeeze(-1) if self.num_classes is None else scores, y))
 
     def signed(self, mistakes: Mistakes) -> Array:
         """Return what each mistake adds to each score's weights: (M, 1), or (M, K) with +c at y, −c at the rival."""

@@ -251,7 +251,7 @@ class RuleRun:
     def survey(self) -> tuple[float, float]:
         """Return the mean perceptron criterion and the smallest functional margin of the training samples now."""
         margins = self.problem.functional_margins(self.weights)
-        losses, smallest = zip(*self._gather(((-margins).clip(0).sum(), margins.min())), strict=True)
+        losses, smallest = zip(*self._gather((-np.minimum(margins, 0).sum(), margins.min())), strict=True)
         return float(sum(losses) / self.count), float(min(smallest))
 
     @cached_property

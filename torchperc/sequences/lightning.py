@@ -115,7 +115,7 @@ class LitTagger(LitDescent):
         losses, made = self.criterion.judge(scores, y)
         wrong = (best_tags(scores) != y) & (torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None])
         losses = losses if weight is None else losses * weight.to(losses)
-        counts = wrong.sum(), scores.lengths.sum(), wrong.any(1).sum(), made.sum()
+        counts = wrong.sum(1), scores.lengths, wrong.any(1), made
         self.count(stage, dataloader_idx, losses, *counts)
         return losses
 

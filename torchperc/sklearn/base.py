@@ -182,7 +182,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
         The other way, assign ``coef_``, ``intercept_`` and ``classes_`` of a fitted model; ``warm_start`` goes on from
         them. Decisions and predictions are the same, but for scores of exactly 0, which scikit-learn gives to
-        ``classes_[0]``, and the perceptron and LMS here to ``classes_[1]``.
+        ``classes_[0]`` and torchperc to ``classes_[1]``.
 
         Example:
             >>> from torchperc.sklearn import LMSRegressor
@@ -247,8 +247,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     class_weight: Mapping[Any, float] | str | None = None
 
-    zero_is_positive: ClassVar[bool] = True  # the class of a score of exactly 0
-
     def decision_function(self, X: Data) -> Array:
         """Return scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
         check_is_fitted(self)
@@ -264,7 +262,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         """Return scores (N,), (N, 1) or (N, K) as positions in ``classes_``."""
         if scores.ndim == 2 and scores.shape[1] > 1:
             return np.asarray(scores.argmax(1))
-        return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64).reshape(-1)
+        return (scores >= 0).astype(np.int64).reshape(-1)
 
     def _samples(
         self, X: Data, y: Data, sample_weight: Data | None, *, go_on: bool, online: bool = False, classes: Any = None

@@ -318,7 +318,7 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
     """Logistic regression: gradient descent on the mean of log(1 + exp(−y·s)), plus ½·l2·‖w‖².
 
     P(classes_[1]) = 1/(1 + e^−s) for two classes. With K classes it is the softmax of K scores, and the loss is
-    log Σ exp(s_k) − s_y. The decision is P > ½, or the most probable class. scikit-learn's ``LogisticRegression`` has
+    log Σ exp(s_k) − s_y. The decision is P ≥ ½, or the most probable class. scikit-learn's ``LogisticRegression`` has
     its minimum in the same place for C = 1/(l2·N), N being the number of samples, or the sum of their weights.
 
     Parameters and attributes are those of :class:`GradientDescent` and :class:`LinearClassifier`.
@@ -333,7 +333,7 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
         array(['a', 'b'], dtype='<U1')
     """
 
-    zero_is_positive, peer, _head = False, "LogisticRegression", LogisticHead()
+    peer, _head = "LogisticRegression", LogisticHead()
 
     def predict_proba(self, X: Data) -> Array:
         """Return the probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
