@@ -39,6 +39,7 @@ CASES = {
     "masked": ({"X": np.ma.masked_equal(X.numpy(), 1)}, ValueError, "X has masked values"),
     "overflow": ({"X": [[3e38, 3e38], [-3e38, 3e38]], "y": [1, -1]}, ValueError, "overflow.*lr"),
     "sparse nan": ({"X": csr_array([[0, np.nan], [1, 0]]), "y": [1, -1]}, ValueError, r"X\[0, 1\] = nan"),
+    "sparse nan behind": ({"X": csr_array(([1.0, 2.0, np.nan], [1, 0, 1], [0, 2, 3])), "y": [1, -1]}, ValueError, r"X\[1, 1\] = nan"),
     "sparse inexact integers": ({"X": csr_array(LARGE), "y": [1, -1]}, ValueError, "X .*net.double"),
     "sparse too large": ({"X": csr_array([[1e300, 1], [0, 0]]), "y": [1, -1]}, ValueError, r"1e\+300"),
     "other width": ({"X": torch.zeros(4, 3)}, ValueError, "X has 3 features but 2"),
@@ -165,10 +166,12 @@ def torch_csr(columns, starts=(0, 1, 2, 3, 4)):
 
 
 DAMAGED = {
-    "column too large": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, 1, 9**6, 3)),
+    "column too large": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, 1, 2, 4)),
+    "column far too large": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, 1, 2**31 - 1, 3)),
     "column below 0": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, -1, 2, 3)),
     "pointers beyond the end": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 1, 2, 3, 400)),
     "pointers that fall": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 3, 2, 3, 4)),
+    "pointers that rise too far": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 1, 2, 7, 4)),
     "pointers below 0": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(-7, 1, 2, 3, 4)),
     "too few pointers": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 4)),
     "too few values": lambda: with_arrays(sp.csr_array(np.eye(4)), data=np.ones(2)),

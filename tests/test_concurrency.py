@@ -249,9 +249,3 @@ def test_a_cluster_makes_the_same_runs():
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with cluster.LocalCluster(**options) as started, cluster.Client(started), joblib.parallel_config("dask"):
         assert_as_alone(n_jobs=2)
-
-
-@pytest.mark.parametrize(("n_jobs", "error"), [(0, ValueError), (1.5, TypeError)])
-def test_a_number_of_jobs_is_checked(n_jobs, error):
-    with pytest.raises(error, match="n_jobs"):
-        tp.sweep(*tp.data.gate("AND"), n_jobs=n_jobs)

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from refusals import refusals
 from scipy.stats import binomtest
 
 import torchperc as tp
@@ -193,30 +194,25 @@ def test_boundary(inputs, head):
     assert image.get_array()[row, column].tolist() == y.tolist()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: xorlab.train([]), r"seeds=\[\]"),
-        (lambda: xorlab.train(1000), "seeds=1000.*range"),
-        (lambda: xorlab.train([0, -1]), "seeds=-1"),
-        (lambda: xorlab.train([0.5]), "seeds must be an integer"),
-        (lambda: xorlab.train([0], 0), "hidden=0"),
-        (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
-        (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
-        (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
-        (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
-        (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
-        (lambda: xorlab.train([0], head="logistic"), "head .*found str"),
-        (lambda: xorlab.train([0], steps=1).net(1), "k=1"),
-        (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
-        (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
-        (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
-        (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
-    ],
+test_wrong_values_are_named = refusals(
+    (lambda: xorlab.train([]), r"seeds=\[\]"),
+    (lambda: xorlab.train(1000), "seeds=1000.*range"),
+    (lambda: xorlab.train([0, -1]), "seeds=-1"),
+    (lambda: xorlab.train([0.5]), "seeds must be an integer"),
+    (lambda: xorlab.train([0], 0), "hidden=0"),
+    (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
+    (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
+    (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
+    (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
+    (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
+    (lambda: xorlab.train([0], head="logistic"), "head .*found str"),
+    (lambda: xorlab.train([0], steps=1).net(1), "k=1"),
+    (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
+    (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
+    (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
+    (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
+    error=(ValueError, TypeError, IndexError),
 )
-def test_wrong_values_are_named(call, message):
-    with pytest.raises((ValueError, TypeError, IndexError), match=message):
-        call()
 
 
 # --- the command --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import oracles
 import processes
 import pytest
 import torch
+from refusals import refusals
 from scipy.sparse import csr_array
 
 import torchperc as tp
@@ -204,6 +205,8 @@ def _bad(rank, size, what):
         X, net = X[:, :2], _net(2)
     elif what == "options" and last:
         options["lr"] = 0.5
+    elif what == "class_weight":
+        options["class_weight"] = {1: 2.0, -1: 1.0 + last}
     elif what == "start" and last:
         torch.nn.init.ones_(net.weight)
     elif what == "labels" and last:
@@ -226,6 +229,7 @@ def _bad(rank, size, what):
     [
         ("width", "X differs between processes: 'dense, torch.float64, 3 features' in process 0"),
         ("options", "lr differs between processes: 1.0 in process 0, 0.5 in process 1"),
+        ("class_weight", "class_weight differs between processes"),
         ("start", "net.weight differs between processes"),
         ("labels", "process 1 of 2: y must hold -1 and +1"),
         ("nan", "process 1 of 2: X[0, 0] = nan"),
@@ -265,19 +269,15 @@ def test_an_engine_of_ones_own_is_the_same_in_every_process():
     assert first == second > 0
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"distributed": "exact"}, "distributed='exact' is unknown"),
-        ({"distributed": "mix", "kernel": "rbf"}, "a kernel cannot be used with distributed='mix'"),
-        ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
-        ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
-        ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),
-    ],
+test_options_without_meaning_are_refused = refusals(
+    ({"distributed": "exact"}, "distributed='exact' is unknown"),
+    ({"distributed": "mix", "kernel": "rbf"}, "a kernel cannot be used with distributed='mix'"),
+    ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
+    ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
+    ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),
+    by=lambda options: tp.RuleTrainer(**options),
+    error=ValueError,
 )
-def test_options_without_meaning_are_refused(options, text):
-    with pytest.raises(ValueError, match=re.escape(text)):
-        tp.RuleTrainer(**options)
 
 
 def test_one_process_without_a_group_is_the_plain_rule(monkeypatch):

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import subprocess
 import sys
 import warnings
@@ -75,6 +74,8 @@ def assert_same_run(one, other):
     (result, net), (again, copy) = one, other
     assert result.log.equals(again.log)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), copy.parameters(), strict=True))
+    assert torch.equal(result.log.last().weight, net.weight)
+    assert torch.equal(result.log.last().bias, net.bias)
     assert (result.verdict, result.history, result.cycle) == (again.verdict, again.history, again.cycle)
 
 
@@ -292,29 +293,6 @@ def test_numbers_whose_squares_vanish_or_overflow(size):
     X[-1, -1] = size  # where the weight is still 0
     for data in (X, sp.csr_array(X)):
         assert_same_run(*(fit(engine, data, y, max_epochs=1) for engine in ("reference", "compiled")))
-
-
-DAMAGED = ("nan", "inf", "csr nan", "column", "far column", "negative column", "starts", "unsorted nan")
-
-
-@pytest.mark.parametrize("kind", DAMAGED)
-def test_bad_samples_are_refused_and_the_net_stays(kind):
-    X, y = integers(29, count=300)
-    X[X == 0] = 7
-    csr, text = sp.csr_array(X), "X is a damaged sparse matrix"
-    if "nan" in kind or kind == "inf":
-        X[-1, 4] = np.inf if kind == "inf" else np.nan
-        csr, text = sp.csr_array(X), f"X[299, 4] = {X[-1, 4]} is not a finite number"
-    if kind == "unsorted nan":
-        csr.indices[:2] = csr.indices[1::-1].copy()
-    if kind == "starts":
-        csr.indptr[-2] = csr.indptr[-1] + 3
-    if "column" in kind:
-        csr.indices[-1] = {"column": 5, "far column": 2**31 - 1, "negative column": -1}[kind]
-    net = tp.Perceptron(5, dtype=torch.float64)
-    with pytest.raises(ValueError, match=re.escape(text)):
-        tp.RuleTrainer(max_epochs=3).fit(net, X if kind in ("nan", "inf") else csr, y)
-    assert not net.weight.any()
 
 
 @pytest.mark.parametrize("kind", ["unsorted", "duplicates"])

@@ -91,13 +91,6 @@ def test_the_linear_kernel_is_the_rule_without_bias(options, classes):
         assert torch.equal(dual.predict(X), primal.predict(X))
 
 
-def test_xor_is_separable_by_degree_two():
-    X, y = tp.data.gate("XOR")
-    result = tp.RuleTrainer(kernel="poly", degree=2).fit(None, X, y)
-    assert result.verdict.name == "SEPARATED"
-    assert torch.equal(result.predict(X), y)
-
-
 def test_rbf_is_its_formula():
     X = torch.randn(30, 3, dtype=torch.float64)
     y = torch.where(X.square().sum(1) > 2.5, 1, -1)

@@ -10,7 +10,6 @@ import oracles
 import pytest
 import torch
 from scipy.sparse import csr_array
-from sklearn.datasets import load_breast_cancer
 
 import torchperc as tp
 
@@ -69,16 +68,6 @@ def test_an_unknown_ratchet_is_named():
         trained(0, None)[3].log.pocket("each")
 
 
-def test_the_last_weights_are_those_of_training_to_the_bit_on_floats():
-    data = load_breast_cancer()
-    y = np.where(data.target == 0, 1, -1)
-    for dtype in (torch.float32, torch.float64):
-        net = tp.Perceptron(30, dtype=dtype)
-        result = tp.RuleTrainer(max_epochs=5, lr=0.1).fit(net, data.data, y)
-        assert torch.equal(result.log.last().weight, net.weight)
-        assert torch.equal(result.log.last().bias, net.bias)
-
-
 def gallant(seed):
     """A small set with ties, options of the rule, and the order in which the rule presents the samples."""
     chosen = random.Random(seed)
@@ -120,18 +109,6 @@ def test_without_runs_every_state_is_looked_at():
     assert result.log.steps == len(result.log) > 3
     assert result.log.pocket_index() == result.log.pocket_index("every") == int(result.log.errors().argmin())
     assert torch.equal(result.model.weight, result.log.pocket().weight)
-
-
-def test_the_pocket_of_weighted_samples_counts_their_weight():
-    X, y = oracles.integers(5, count=14)
-    weights = [1 + 5 * (i % 3 == 0) for i in range(14)]
-    result = tp.RuleTrainer(max_epochs=6).fit(tp.Perceptron(3), X, y, sample_weight=weights)
-    run = oracles.perceptron(X, y, weights=weights, passes=result.epochs)
-    cost = [
-        sum(w * (oracles.decide(oracles.score(s, x)) != t) for x, t, w in zip(X, y, weights, strict=True))
-        for s in run.states
-    ]
-    assert result.log.errors().tolist() == cost
 
 
 @pytest.mark.parametrize("classes", [None, 3])

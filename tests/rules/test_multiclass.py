@@ -37,16 +37,6 @@ def test_both_formulations_are_the_same_model_update_for_update(select, classes,
             assert torch.equal(here.scores(X), there.scores(X))
 
 
-def test_two_classes_by_two_vectors_make_the_mistakes_of_one():
-    """w₁ − w₀ moves by 2·x where the single vector moves by x, so from zero the mistakes are the same."""
-    X, y = tp.data.gate("AND")
-    one, two = tp.Perceptron(2), tp.MulticlassPerceptron(2, 2)
-    single = tp.RuleTrainer().fit(one, X, y)
-    double = tp.RuleTrainer().fit(two, X, (y + 1) // 2)
-    assert single.log.step.tolist() == double.log.step.tolist()
-    assert torch.equal(two.weight[1] - two.weight[0], 2 * one.weight[0])
-
-
 def test_features_of_the_user():
     """Classes may share features: with φ(x, k) = k-th multiple of x, one vector of width d scores all classes."""
 

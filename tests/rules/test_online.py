@@ -104,11 +104,6 @@ def test_one_label_of_any_type(dtype):
     assert net.weight.tolist() == [[2, 1]]
 
 
-def test_labels_of_type_bool_name_the_remedy():
-    with pytest.raises(ValueError, match=r"y must hold -1 and \+1, found True; .*torch\.where"):
-        tp.RuleTrainer().partial_fit(tp.Perceptron(2), [[2.0, 1.0]], [True])
-
-
 def test_an_average_goes_on_with_another_learning_rate():
     net, trainer = tp.Perceptron(1, dtype=torch.float64), tp.RuleTrainer(lr=0.5, select="averaged")
     trainer.partial_fit(net, [[2.0]], [1])  # w = 1

@@ -5,6 +5,7 @@ import oracles
 import pytest
 import scipy.sparse as sp
 import torch
+from refusals import refusals
 
 import torchperc as tp
 
@@ -88,33 +89,24 @@ def test_a_given_gamma_sets_the_bound():
     assert xor.verdicts == (tp.Verdict.CYCLING,)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"orders": [[0, 1, 2, 4]]}, "sample 4"),
-        ({"orders": [[0.0, 1, 2, 3]]}, "integer sample numbers"),
-        ({"orders": [[0, 1, 2, 3]], "seeds": [1]}, "give one of them"),
-        ({"seeds": []}, "must not be empty"),
-        ({"seeds": [-1]}, "seeds=-1 must be at least 0"),
-        ({"lr": [1, 0]}, "lr=0"),
-        ({"margin": [1], "tie": "sign"}, "has no effect with tie='sign'"),
-        ({"tie": "never"}, "tie='never' is unknown"),
-        ({"bias_step": "two"}, "bias_step='two' is unknown"),
-        ({"max_epochs": 0}, "max_epochs=0 must be at least 1"),
-    ],
+X, Y = tp.data.gate("AND")
+test_bad_options_and_data = refusals(
+    ({"orders": [[0, 1, 2, 4]]}, "sample 4"),
+    ({"orders": [[0.0, 1, 2, 3]]}, "integer sample numbers"),
+    ({"orders": [0, 1, 2, 3]}, TypeError, "found int"),
+    ({"orders": [[0, 1, 2, 3]], "seeds": [1]}, "give one of them"),
+    ({"seeds": []}, "must not be empty"),
+    ({"seeds": [-1]}, "seeds=-1 must be at least 0"),
+    ({"lr": [1, 0]}, "lr=0"),
+    ({"margin": [1], "tie": "sign"}, "has no effect with tie='sign'"),
+    ({"tie": "never"}, "tie='never' is unknown"),
+    ({"bias_step": "two"}, "bias_step='two' is unknown"),
+    ({"max_epochs": 0}, "max_epochs=0 must be at least 1"),
+    ({"n_jobs": 0}, "n_jobs"),
+    ({"n_jobs": 1.5}, TypeError, "n_jobs"),
+    ({"y": [0, 1, 0, 1]}, "must hold -1 and"),
+    ({"X": X[0]}, "two dimensions"),
+    ({"X": X * 1e30, "bias_step": "none"}, "overflow"),
+    by=lambda given: tp.sweep(**{"X": X, "y": Y, **given}),
+    error=ValueError,
 )
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        tp.sweep(*tp.data.gate("AND"), **options)
-    with pytest.raises(TypeError, match="found int"):
-        tp.sweep(*tp.data.gate("AND"), orders=[0, 1, 2, 3])
-
-
-def test_bad_data():
-    X, y = tp.data.gate("AND")
-    with pytest.raises(ValueError, match="must hold -1 and"):
-        tp.sweep(X, [0, 1, 0, 1])
-    with pytest.raises(ValueError, match="two dimensions"):
-        tp.sweep(X[0], y)
-    with pytest.raises(ValueError, match="overflow"):
-        tp.sweep(X * 1e30, y, bias_step="none")

@@ -51,13 +51,6 @@ def test_every_model_of_the_log_is_the_same(tmp_path, small_parts, select):
     assert torch.equal(inside.log.last().weight, outside.log.last().weight)
 
 
-def test_a_log_made_in_parts_belongs_to_the_same_data_in_memory(tmp_path, small_parts):
-    X, y = integers(4, count=400)
-    result, net = fit(mapped(tmp_path, X), y)
-    result.log.save(tmp_path / "log.npz")
-    assert torch.equal(tp.MistakeLog.load(tmp_path / "log.npz", X, y).last().weight, net.weight)
-
-
 def test_other_types_are_converted_as_they_are_read(tmp_path, small_parts):
     X, y = integers(5, count=900)
     inside, _ = fit(X, y, dtype=torch.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refusals
 
 from torchperc.sequences import FeatureMap, Templates
 
@@ -89,23 +90,17 @@ def test_any_unicode_text(sentences, data):
     check_against_plain(FeatureMap(Templates("\n".join(lines))), given, other, lines)
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (lambda: FeatureMap("U:%x[0,0]"), TypeError, "templates must be Templates"),
-        (lambda: FeatureMap().transform([["a"]]), ValueError, "call fit_transform first"),
-        (lambda: FeatureMap(Templates("U:%x[0,1]")).fit_transform([["a"]]), ValueError, "1 column, and 2 are needed"),
-        (lambda: FeatureMap().fit_transform([]), ValueError, "empty"),
-        (lambda: FeatureMap().fit_transform([["a"], []]), ValueError, "sentence 1 is empty"),
-        (lambda: FeatureMap().fit_transform("text"), TypeError, "found a string"),
-        (lambda: Templates(3), TypeError, "string"),
-        (lambda: FeatureMap().fit_transform([[1, 2]]), TypeError, "words or tuples of strings"),
-        (lambda: FeatureMap().fit_transform([[("a", "b"), ("a",)]]), TypeError, "all with as many columns"),
-    ],
+test_wrong_calls_say_what_is_wrong = refusals(
+    (lambda: FeatureMap("U:%x[0,0]"), TypeError, "templates must be Templates"),
+    (lambda: FeatureMap().transform([["a"]]), ValueError, "call fit_transform first"),
+    (lambda: FeatureMap(Templates("U:%x[0,1]")).fit_transform([["a"]]), ValueError, "1 column, and 2 are needed"),
+    (lambda: FeatureMap().fit_transform([]), ValueError, "empty"),
+    (lambda: FeatureMap().fit_transform([["a"], []]), ValueError, "sentence 1 is empty"),
+    (lambda: FeatureMap().fit_transform("text"), TypeError, "found a string"),
+    (lambda: Templates(3), TypeError, "string"),
+    (lambda: FeatureMap().fit_transform([[1, 2]]), TypeError, "words or tuples of strings"),
+    (lambda: FeatureMap().fit_transform([[("a", "b"), ("a",)]]), TypeError, "all with as many columns"),
 )
-def test_wrong_calls_say_what_is_wrong(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import brute
 import numpy as np
 import pytest
 import torch
+from refusals import refusals
 
 from torchperc.data import tagged_sentences
 from torchperc.rules.conventions import Order
@@ -99,20 +100,15 @@ def test_bad_files_are_refused(tmp_path):
         Tagger.load(path)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Tagger.fit(TOY, epochs=0), "epochs=0"),
-        (lambda: Tagger.fit(TOY, 0), "column=0 cannot be that of the tags"),
-        (lambda: Tagger.fit(TOY, 2), "column=2 cannot be that of the tags: tokens have 2"),
-        (lambda: Tagger.fit(words_of(TOY)), "tokens have 1"),
-        (lambda: Tagger.fit([[("a", "X"), ("b", "X")]]), r"has 1 different tags \('X'"),
-        (lambda: Tagger.fit(TOY, templates=Templates("U:%x[0,1]")), "templates name column 1"),
-        (lambda: Tagger.fit(TOY, dev=words_of(TOY)), "tokens have"),
-        (lambda: Tagger.fit(TOY).evaluate(TOY, 7), "column=7: tokens have 2"),
-        (lambda: Tagger.fit([[(str(k), str(k)) for k in range(2**15 + 1)]]), "32,769 different tags"),
-    ],
+test_what_does_not_fit_is_refused = refusals(
+    (lambda: Tagger.fit(TOY, epochs=0), "epochs=0"),
+    (lambda: Tagger.fit(TOY, 0), "column=0 cannot be that of the tags"),
+    (lambda: Tagger.fit(TOY, 2), "column=2 cannot be that of the tags: tokens have 2"),
+    (lambda: Tagger.fit(words_of(TOY)), "tokens have 1"),
+    (lambda: Tagger.fit([[("a", "X"), ("b", "X")]]), r"has 1 different tags \('X'"),
+    (lambda: Tagger.fit(TOY, templates=Templates("U:%x[0,1]")), "templates name column 1"),
+    (lambda: Tagger.fit(TOY, dev=words_of(TOY)), "tokens have"),
+    (lambda: Tagger.fit(TOY).evaluate(TOY, 7), "column=7: tokens have 2"),
+    (lambda: Tagger.fit([[(str(k), str(k)) for k in range(2**15 + 1)]]), "32,769 different tags"),
+    error=ValueError,
 )
-def test_what_does_not_fit_is_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
