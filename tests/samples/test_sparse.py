@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import plain
 import pytest
 import pytorch_lightning as pl
 import scipy.sparse as sp
 import torch
+from refusals import refusals
 
 import torchperc as tp
 from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, PreparedData, Standard, split
@@ -19,14 +21,7 @@ from torchperc.samples import convert
 from torchperc.samples.mapped import Chunked
 
 L = tp.lightning
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
-    pytest.mark.filterwarnings("ignore:The number of training batches"),
-    pytest.mark.filterwarnings("ignore:You called `self.log"),
-    pytest.mark.filterwarnings("ignore:X is larger than memory"),
-]
+pytestmark = pytest.mark.filterwarnings(*plain.CHATTER, "ignore:X is larger than memory")
 KINDS = ["csr", "mapped", "pieces"]
 
 
@@ -83,12 +78,6 @@ def array(X):
     return X.toarray() if sp.issparse(X) else np.asarray(X)
 
 
-def trainer(epochs, **options):
-    L.quiet()
-    settings = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    return pl.Trainer(max_epochs=epochs, num_sanity_val_steps=0, enable_checkpointing=False, **settings, **options)
-
-
 def net(classes=None, width=6):
     return (tp.Perceptron(width) if classes is None else tp.MulticlassPerceptron(width, classes)).double()
 
@@ -99,7 +88,6 @@ def net(classes=None, width=6):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("make", [torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse], ids=["csr", "coo"])
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_scores_of_sparse_tensors_and_their_gradients(classes, make, dtype):
     X, y = numbers(classes=classes)
     dense, labels = torch.tensor(X, dtype=dtype), torch.tensor(y)
@@ -130,39 +118,33 @@ def test_the_rule_and_descent_take_sparse_tensors(classes):
     assert tp.theory.radius(X) == tp.theory.radius(samples)
 
 
-BAD = [
-    (lambda n, x, y: n.predict(x), "net", lambda x: sp.csr_array(x.numpy()), TypeError, "found csr_array"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.to_sparse_csr(), ValueError, r"X\[7, 3\] = nan is not a finite number"),
-    (tp.RuleTrainer().fit, "narrow", lambda x: x.to_sparse_csr(), ValueError, "X has 6 features but 5 are needed"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.bfloat16().to_sparse_csr(), TypeError, r"dtype torch\.bfloat16"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.to(torch.complex64).to_sparse(), TypeError, r"dtype torch\.complex64"),
-    (
-        lambda n, x, y: n(x),
-        "net",
-        lambda x: x.float().to_sparse(),
-        TypeError,
-        r"x is torch\.float32 .* weight is torch\.float64",
-    ),
-    (lambda n, x, y: n(x), "narrow", lambda x: x.to_sparse_csr(), ValueError, r"\(400, 6\) but \(N, 5\) is needed"),
-    (lambda n, x, y: n(x), "joint", lambda x: x.to_sparse_csr(), TypeError, "joint features"),
-    (
-        lambda n, x, y: convert.features(x, dtype=x.dtype),
-        "net",
-        lambda x: x.to_sparse(),
-        TypeError,
-        "X is a sparse tensor",
-    ),
-]
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.parametrize(("call", "kind", "make", "error", "text"), BAD)
-def test_bad_sparse_tensors_are_named(call, kind, make, error, text):
+def with_a_gap():
     X, y = numbers()
     X[7, 3] = np.nan
-    given = {"net": net, "narrow": lambda: net(width=5), "joint": lambda: tp.JointPerceptron(6, 3).double()}[kind]()
-    with pytest.raises(error, match=text):
-        call(given, make(torch.tensor(X)), y)
+    return torch.tensor(X), y
+
+
+def fit(make, width=6):
+    X, y = with_a_gap()
+    tp.RuleTrainer().fit(net(width=width), make(X), y)
+
+
+def scores(make, of=net):
+    return of()(make(with_a_gap()[0]))
+
+
+csr, coo = torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse
+test_bad_sparse_tensors_are_named = refusals(
+    (lambda: net().predict(sp.csr_array(with_a_gap()[0].numpy())), TypeError, "found csr_array"),
+    (lambda: fit(csr), ValueError, r"X\[7, 3\] = nan is not a finite number"),
+    (lambda: fit(csr, width=5), ValueError, "X has 6 features but 5 are needed"),
+    (lambda: fit(lambda x: csr(x.bfloat16())), TypeError, r"dtype torch\.bfloat16"),
+    (lambda: fit(lambda x: coo(x.to(torch.complex64))), TypeError, r"dtype torch\.complex64"),
+    (lambda: scores(lambda x: coo(x.float())), TypeError, r"x is torch\.float32 .* weight is torch\.float64"),
+    (lambda: scores(csr, lambda: net(width=5)), ValueError, r"\(400, 6\) but \(N, 5\) is needed"),
+    (lambda: scores(csr, lambda: tp.JointPerceptron(6, 3).double()), TypeError, "joint features"),
+    (lambda: convert.features(coo(with_a_gap()[0]), dtype=torch.float64), TypeError, "X is a sparse tensor"),
+)
 
 
 # --- data sets ----------------------------------------------------------------------------------------------------
@@ -347,7 +329,7 @@ def test_csr_samples_under_a_trainer_are_those_of_memory(make, classes, tmp_path
         if size == 50 and make.func is L.LitRule:
             continue
         data = module(dataset(kind, tmp_path, classes), batch_size=size, scale="maxabs")
-        lit, run = make(net(classes)), trainer(4)
+        lit, run = make(net(classes)), pl.Trainer(max_epochs=4, **plain.QUIET)
         run.fit(lit, data)
         figures = {name: float(value) for name, value in run.callback_metrics.items()}
         predicted = torch.cat(run.predict(lit, data))
