@@ -143,9 +143,6 @@ def test_numpy_doubles_and_integers_are_welcome():
         assert net.weight.tolist() == [[3, 2]]
 
 
-# --- one door for data ---
-
-
 def with_arrays(matrix, **arrays):
     """A scipy matrix some of whose arrays are replaced, which scipy does not look at."""
     for name, values in arrays.items():

@@ -214,9 +214,6 @@ def test_a_stream_keeps_nothing_of_calls_without_mistakes(kind, options, monkeyp
     assert model.n_iter_ == 220
 
 
-# --- sweeps spread by joblib over threads, processes and a cluster ---
-
-
 def sweeps(**spread):
     """Dense and sparse samples, two and three classes, orders and seeds."""
     (X, y), (Z, codes) = (oracles.integers(3, count=25, classes=classes) for classes in (None, 3))

@@ -44,9 +44,6 @@ def same(here, there, **close):
     torch.testing.assert_close(here, there.cpu(), **(close or {"rtol": 0, "atol": 0}))
 
 
-# --- modules, losses, heads ---
-
-
 @pytest.mark.parametrize("name", NETS)
 def test_nets_score_and_learn_on_a_device(device, name):
     here = NETS[name](dtype=torch.float64)
@@ -85,9 +82,6 @@ def test_devices_do_not_mix(device):
             wrong()
     with pytest.raises(TypeError, match=r"Tensor\.cpu"):
         net.weight.detach().numpy()
-
-
-# --- the rule ---
 
 
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
@@ -202,9 +196,6 @@ def test_the_xor_lab(device, head):
         torch.testing.assert_close(getattr(here, name), getattr(there, name), rtol=1e-9, atol=1e-12)
     nets = [there.net(k).to(device) for k in range(9)]
     assert xor.classify(nets, head) == there.kinds
-
-
-# --- Lightning, with a plain Trainer ---
 
 
 def trainer_on(place, folder, **options):

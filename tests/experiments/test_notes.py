@@ -82,17 +82,6 @@ def test_the_known_errors_are_reported(error):
     assert " ".join(text.split()[:3]) in " ".join(report(note)[1].split())
 
 
-def test_a_learns_and_as_the_plain_loop_does():
-    cases = ("and_by_rule", "update", ((-4, 3, 2), 18, 9)), ("score_of_zero", "sign", ((-3, 2, 1), 11, 6))
-    for name, tie, expected in cases:
-        found = figures("a", name)
-        run = oracles.perceptron(*AND, tie=tie)
-        ((bias, weight),) = run.last
-        assert (found["weights"], found["mistakes"], found["passes"]) == expected
-        assert ((bias, *weight), len(run.entries), run.passes) == expected
-    assert figures("a", "score_of_zero")["scores"] == [-3, -2, -1, 0]
-
-
 near = pytest.approx
 FIGURES = {  # what checks found, by note and name
     "a first_epoch": {"weights": ((-1, 0, 0), (-1, 0, 0), (-1, 0, 0), (0, 1, 1)), "scores": (0, -1, -1, -1), "mistakes": [1, 4], "own scores of rows 3 and 4": [0, 2]},

@@ -39,9 +39,6 @@ def shown(tmp_path):
     return lambda *data, **options: content_in(tp.play(*data, out=tmp_path / "page.html", **options).html)
 
 
-# --- one file -----------------------------------------------------------------------------------------------------
-
-
 def test_the_page_is_one_small_file_that_asks_for_nothing():
     assert len(PAGE.encode()) < 300_000
     assert tp.lab.play.Play(tp.lab.play.content()).html == PAGE
@@ -86,9 +83,6 @@ def test_names_cannot_break_out_of_the_page(name):
         assert html.count(tag) == PAGE.count(tag), tag
 
 
-# --- examples and dialects ----------------------------------------------------------------------------------------
-
-
 PRESETS = content_in(PAGE)["presets"]
 
 
@@ -115,9 +109,6 @@ def test_dialects_are_those_of_the_rules():
         conventions = {"biasStep": dialect.bias_step, **{n: getattr(dialect, n) for n in ("tie", "order", "lr")}}
         about = {name: getattr(dialect, name) for name in ("id", "name", "remark", "select")}
         assert each == {**about, "conventions": conventions}
-
-
-# --- data of the user ---------------------------------------------------------------------------------------------
 
 
 def test_labels_of_any_kind_are_shown_by_their_names(shown):
@@ -183,9 +174,6 @@ def test_conventions_of_a_trainer(shown):
     made = shown(trainer=tp.RuleTrainer(max_epochs=7, bias_step="radius", select="pocket", **given))
     assert (made["start"]["preset"], made["start"]["overlays"]) == ("AND", {"pocket": True})
     assert made["start"]["conventions"] == {**given, "biasStep": "radius", "maxEpochs": 7}
-
-
-# --- logs ---------------------------------------------------------------------------------------------------------
 
 
 def a_run(draw, classes=None, features=2, count=16, **options):
@@ -411,9 +399,6 @@ def test_a_log_in_a_file_is_bound_to_its_data(shown, tmp_path):
     assert made["recorded"]["points"] == X.float().tolist()
     with pytest.raises(ValueError, match="belongs to other data"):
         shown(X.float() + 1, names, log=tmp_path / "run.npz")
-
-
-# --- in Python, outside a notebook and in one ---------------------------------------------------------------------
 
 
 def test_play_writes_the_page_and_opens_it_unless_out_is_given(tmp_path, monkeypatch, capsys):

@@ -153,9 +153,6 @@ def compared(page, result, net):
     assert numbers(page, "[data-test=weights]") == pytest.approx(wanted, rel=1e-5)
 
 
-# --- points -----------------------------------------------------------------------------------------------------------
-
-
 def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     page = opened()
     click(page, "clear")
@@ -244,9 +241,6 @@ def test_every_example_is_shown_with_its_conventions(opened):
         expect(page.locator("[data-test=verdict]")).not_to_be_empty()
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(opened):
     page = opened()
     compared(page, *run(*AND))
@@ -314,9 +308,6 @@ def test_averaged_voted_and_pocket_are_laid_over(opened):
     expect(page.get_by_text("those around the current one")).to_have_count(0)
 
 
-# --- conventions ------------------------------------------------------------------------------------------------------
-
-
 CONVENTIONS = [
     ("biasStep", "bias_step", "radius"), ("order", "order", "shuffled"), ("lr", "lr", 0.5), ("margin", "margin", 2.0),
     ("maxEpochs", "max_epochs", 3), ("seed", "seed", 7), ("margin", "margin", 0.0), ("tie", "tie", "sign"),
@@ -371,9 +362,6 @@ def test_two_conventions_side_by_side(opened):
     click(page, "both-step", reading={"#second-place": "1 of 18"})
 
 
-# --- proofs -----------------------------------------------------------------------------------------------------------
-
-
 def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     page = opened("view=proof")
     shows(page, {"[data-test=decision]": "Separable", "#proof-text": "γ = √(1/8) ≈ 0.353553"})
@@ -402,9 +390,6 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
     page.mouse.up()
     shows(page, {"[data-test=decision]": "Not separable"})
     assert page.locator("[data-test=certificate] tbody tr").count() >= 2
-
-
-# --- in and out -------------------------------------------------------------------------------------------------------
 
 
 CSV = "height,weight,kind\n0.5,1,cat\n-1,0.25,dog\n1.5,-0.75,cat\n"
@@ -551,9 +536,6 @@ def test_points_log_and_picture_are_saved(opened, tmp_path):
     picture = Image.open(tmp_path / "rule.png").convert("RGB")
     assert picture.width >= 1000
     assert {(0, 114, 178), (230, 159, 0)} <= {colour for _, colour in picture.getcolors(1 << 20)}  # of the classes
-
-
-# --- keys, sizes, looks -----------------------------------------------------------------------------------------------
 
 
 def test_everything_by_keyboard(opened):
@@ -704,9 +686,6 @@ def test_every_text_stands_out_from_what_is_behind_it(opened):
             assert min(found)[0] >= 4.5, min(found)
 
 
-# --- what Python puts in ----------------------------------------------------------------------------------------------
-
-
 def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     X, y = AND
     trainer = tp.RuleTrainer(tie="sign", max_epochs=3)
@@ -773,9 +752,6 @@ def test_a_point_that_is_put_down_in_the_frame_reaches_the_notebook(opened, tmp_
     page.frame_locator("iframe").locator("text=2 points").wait_for()
     assert page.evaluate("window.saved.length") >= before
     assert page.evaluate("window.saved.every(({points, labels}) => points.length === labels.length)")
-
-
-# --- gradient descent and the two-layer net ---------------------------------------------------------------------------
 
 
 THREE = "-1,-1,0\n-1,-0.75,0\n1,-1,1\n1,-0.75,1\n0,1,2\n0.25,1,2"

@@ -38,9 +38,6 @@ answer = questions.map(({data, conventions, asked}) => {
 """
 
 
-# --- data sets and conventions ----------------------------------------------------------------------------------------
-
-
 def grid(chance, reach=96):
     """A number of the 1/64 grid."""
     return chance.randint(-reach, reach) / 64
@@ -113,9 +110,6 @@ def python_bracket(case, log, t):
     return (-math.inf if fixed else found.lower), found.upper
 
 
-# --- the rule and its log ---------------------------------------------------------------------------------------------
-
-
 def test_every_run_and_what_follows_from_its_log_is_that_of_python():
     verdicts, mistakes = [], 0
     for number, (case, made) in enumerate(zip(cases(), run_node(CORE, RUN, cases()), strict=True)):
@@ -152,9 +146,6 @@ def test_every_run_and_what_follows_from_its_log_is_that_of_python():
         mistakes += result.mistakes
     assert (len(verdicts) >= 300, mistakes > 2000) == (True, True)
     assert all(verdicts.count(name) > 25 for name in ("SEPARATED", "CYCLING", "BUDGET"))
-
-
-# --- what is not on the grid, and what is refused ---------------------------------------------------------------------
 
 
 def test_sums_that_round_are_decided_exactly_as_in_python():
@@ -217,9 +208,6 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
         ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 1, 1], *[["SEPARATED", [], 0, 0]] * 3,
     ]  # fmt: skip
     assert all(isinstance(message, str) and message.endswith(".") for message in found["refused"]), found["refused"]
-
-
-# --- the proof --------------------------------------------------------------------------------------------------------
 
 
 PROVE = """
@@ -385,9 +373,6 @@ def test_fractions_are_exact_and_turn_back_into_the_nearest_number():
     assert found["sums"] == [str(Fraction(0.1) + Fraction(0.2)), "-5/3", "-1/2", 1]
 
 
-# --- gradient descent -----------------------------------------------------------------------------------------------
-
-
 HEADS = {"perceptron": tp.PerceptronHead, "lms": tp.LMSHead, "logistic": tp.LogisticHead}
 MODES = ({"mode": "batch"}, {"mode": "stochastic"}, {"mode": "minibatch", "batchSize": 3})
 ZERO = {"weight": [0.0, 0.0], "bias": 0.0}
@@ -498,18 +483,6 @@ def net_cases():
     return cases
 
 
-def rule_cases():
-    """Stochastic steps on the perceptron criterion, of learning rates that are exact."""
-    cases = []
-    for seed in range(200, 236):
-        tie = TIES[seed // 3 % 3]
-        start = AWAY if seed % 2 or tie == "strict" else ZERO  # from zero a strict tie never moves, and a rule warns
-        settings = {"head": "perceptron", "mode": "stochastic", "lr": (1, 0.5, 2)[seed % 3], "tie": tie}
-        order = {"order": ("given", "shuffled")[seed // 5 % 2], "seed": seed, "start": start}
-        cases.append(({**settings, **order}, *samples(seed, 5 + seed % 4)))
-    return cases
-
-
 def ending_cases():
     """How runs end: by divergence beyond the limit of LMS, by a gradient of zero, and by the largest number of steps."""
     X, y = samples(1)
@@ -522,7 +495,6 @@ def ending_cases():
 
 SCORES = torch.tensor([-800.0, -3.5, -1e-9, 0.0, 0.0, 1e-9, 2.0, 800.0, -800.0, 40.0], dtype=torch.float64)
 SIGNS = torch.tensor([1, -1, 1, 1, -1, -1, 1, 1, -1, -1])
-RULE_EPOCHS = 16
 LIMITS = [(name, size) for name in HEADS for size in (1, 3, 8)]
 LINE = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], dtype=torch.float64), torch.tensor([-1, -1, 1])
 FRAME = {"x": [-2.0, 2.0], "y": [-1.0, 3.0]}
@@ -536,7 +508,6 @@ def answers():
         "slopes": [{"scores": SCORES.tolist(), "signs": SIGNS.tolist(), "tie": tie} for tie in TIES],
         "path": [
             *({"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in path_cases()),
-            *({"samples": as_json(X, y), "settings": s, "steps": RULE_EPOCHS * len(X)} for s, X, y in rule_cases()),
             *ending_cases(),
         ],
         "run": [{"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in net_cases()],
@@ -582,26 +553,6 @@ def test_paths_and_their_gradients_are_those_of_autograd(answers):
             weight, bias = torch.autograd.grad(loss, (net.weight, net.bias))
             own = [loss.item(), *weight[0].tolist(), bias.item()]
             assert [gradient["loss"], *gradient["weight"], gradient["bias"]] == pytest.approx(own, **NEAR)
-
-
-def test_stochastic_steps_on_the_criterion_are_the_rule_and_those_of_descend(answers):
-    found = answers["path"][len(path_cases()) :]
-    moved = 0
-    for (settings, X, y), path in zip(rule_cases(), found, strict=False):
-        net, again = linear_net(settings["start"]), linear_net(settings["start"])
-        options = {name: settings[name] for name in ("tie", "lr", "order", "seed")}
-        result = tp.RuleTrainer(max_epochs=RULE_EPOCHS, **options).fit(net, X, y)
-        last = path["states"][-1]["weight"], path["states"][-1]["bias"]
-        assert last == (net.weight[0].tolist(), net.bias.item()), settings
-        moves = [(move["batch"][0], move["gradient"]) for move in path["moves"]]
-        made = [i for i, gradient in moves if any((*gradient["weight"], gradient["bias"]))]
-        assert made == result.log.sample.tolist()
-        moved += len(made)
-        if settings["order"] == "given":
-            for _ in range(RULE_EPOCHS):
-                tp.descend(again, tp.PerceptronHead(tie=settings["tie"]), X, y, settings["lr"])
-            assert last == (again.weight[0].tolist(), again.bias.item())
-    assert moved > 100
 
 
 def test_a_path_says_how_it_ended(answers):

@@ -48,9 +48,6 @@ def same_weights(one, other):
     return all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
 
 
-# --- members ------------------------------------------------------------------------------------------------------
-
-
 HEADS = (LMS, tp.LMSHead("0/1"), tp.PerceptronHead())
 
 
@@ -101,9 +98,6 @@ def test_what_is_recorded():
     assert torch.equal(result.curves, every.curves[result.recorded])
     assert torch.equal(result.loss, result.curves[-1])
     assert len(xorlab.train([0], steps=2000).recorded) == 201
-
-
-# --- kinds --------------------------------------------------------------------------------------------------------
 
 
 # relu(x₁ + x₂ − ½) and relu(x₁ + x₂ − 3/2) solve it: 4·a − 16·b − 1 is −1, 1, 1, −3
@@ -213,9 +207,6 @@ test_wrong_values_are_named = refusals(
     (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
     error=(ValueError, TypeError, IndexError),
 )
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_the_command(call, tmp_path):

@@ -69,9 +69,6 @@ def ydata(line):
     return np.asarray(line.get_ydata(), dtype=float)
 
 
-# --- decision regions ---
-
-
 def test_boundary_and_margin_are_where_the_score_says():
     display = plots.DecisionRegionDisplay.from_model(RUN, *AND, title="AND")
     assert list(points_of(display.boundary_)) == [0]
@@ -199,9 +196,6 @@ def test_a_module_s_own_head_decides():
     assert float(margins.min()) == pytest.approx(0.2 / math.hypot(0.4, 0.4), rel=1e-5)
 
 
-# --- the path ---
-
-
 def test_the_path_has_a_panel_for_each_mistake():
     display = plots.PathDisplay.from_log(LOG, names=("x₁", "x₂"))
     assert [ax.get_title() for ax in display.ax_] == [f"mistake {t}" for t in range(1, 19)]
@@ -262,9 +256,6 @@ def test_an_mp4_is_made_by_ffmpeg_and_without_it_the_remedy_is_named(tmp_path, m
     pixels = np.frombuffer(path.read_bytes(), dtype=np.uint8)
     height, rest = divmod(pixels.size, (1 + 4) * 200 * 4)  # even sides; the last frame is held
     assert (height >= 168, height % 2, rest) == (True, 0, 0)
-
-
-# --- learning curves and the bracket ---
 
 
 def test_learning_curves_are_the_log_s():
@@ -344,9 +335,6 @@ def test_a_bracket_may_have_gaps_or_prove_that_nothing_separates():
     held = tp.RuleTrainer().fit(tp.Perceptron(2), *AND, sample_weight=[1, 1, 0, 1]).log
     part = tp.RuleTrainer().fit(tp.Perceptron(2), AND[0][[0, 1, 3]], AND[1][[0, 1, 3]]).log
     assert plots.bracket_by_epoch(held)[0].tolist() == plots.bracket_by_epoch(part)[0].tolist()
-
-
-# --- margins, weights, confusion ---
 
 
 def heights(bars):
@@ -459,8 +447,6 @@ def test_weights_are_written_as_numbers():
     assert plots.TransitionDisplay(torch.zeros(3, 2), torch.zeros(2)).plot().image_.get_clim() == (-1, 1)
 
 
-# --- residuals ---
-
 rng = np.random.default_rng(0)
 SAMPLES = rng.normal(size=(30, 2))
 TARGETS = SAMPLES @ [3.0, -1.0] + 60 + rng.normal(size=30)
@@ -557,8 +543,6 @@ def test_logs_on_one_chart():
     assert legend_of(display) == ["AND", "OR"]
 
 
-# --- what all of them share ---
-
 DISPLAYS = {
     "regions": lambda ax: plots.DecisionRegionDisplay.from_model(tp.Perceptron(2), *AND, ax=ax),
     "path": lambda ax: plots.PathDisplay.from_log(LOG, max_panels=2, ax=ax),
@@ -623,9 +607,6 @@ plots.WeightsDisplay.from_model(result, (1, 2))
 assert "matplotlib.pyplot" not in sys.modules, "pyplot keeps figures and looks for a display"
 """
     assert fresh(code) == ""
-
-
-# --- bad input ---
 
 
 FOUR = tp.MulticlassPerceptron(5, 4, init="normal", seed=0)

@@ -151,9 +151,6 @@ def test_selections_weights_and_storage():
     assert {each[3] for each in processes.run(2, _fit, X.astype(float), y, {}, None)} == {Verdict.CYCLING}
 
 
-# --- resuming ---
-
-
 def _epochs(rank, size, X, y, options, state, count):
     net = _net(X.shape[1])
     run = tp.RuleTrainer(**options).start(net, _own(X, rank, size), _own(y, rank, size))
@@ -183,9 +180,6 @@ def test_resuming_is_the_undisturbed_run():
     for error in processes.run(2, _epochs, X[::-1].copy(), y[::-1].copy(), options, state, 1):
         assert isinstance(error, ValueError)
         assert "belongs to other data" in str(error)
-
-
-# --- bad input ---
 
 
 def _failing(kind, problem, weights, ids):

@@ -119,9 +119,6 @@ def fit(engine, X, y, classes=None, *, dtype=torch.float64, sample_weight=None, 
     ), net
 
 
-# --- near ties ---
-
-
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize("classes", [None, 3])
 def test_near_ties_that_double_precision_cannot_tell(classes, sparse):
@@ -201,9 +198,6 @@ def test_random_mistakes_of_tiny_samples_are_looked_for_in_double_precision(monk
     assert len(calls) < 3 * result.log.steps  # one per step, and few more
 
 
-# --- what follows from it ---
-
-
 @pytest.mark.parametrize("lr", [1 / 3, 1e300])
 @pytest.mark.parametrize("engine", ["reference", "compiled"])
 def test_from_zero_weights_the_log_does_not_depend_on_the_learning_rate(engine, lr):
@@ -252,9 +246,6 @@ def test_samples_whose_updates_vanish_are_refused_and_do_not_count_as_a_cycle(en
         tp.RuleTrainer(lr=0.1, engine=engine).fit(net, X, y)
     with pytest.raises(ValueError, match="bias_step='radius'"):
         tp.RuleTrainer(bias_step="radius").fit(tp.Perceptron(2, dtype=torch.float64), X, y)
-
-
-# --- input as it lies ---
 
 
 def frozen(X):
@@ -309,9 +300,6 @@ def test_sparse_rows_that_are_not_canonical_are_put_right_and_not_changed(kind):
     assert_same_run(fit("compiled", given, y), fit("reference", sp.csr_array(expected), y))
     assert np.array_equal(given.data, before[0])
     assert np.array_equal(given.indices, before[1])
-
-
-# --- which engine ---
 
 
 @pytest.mark.parametrize("change", [{"step": 1}, {"step": -1}, {"sample": 1}], ids=str)

@@ -148,9 +148,6 @@ def test_voting_walks_through_long_logs_in_chunks(monkeypatch):
     assert result.log.errors().tolist() == [oracles.errors(s, X, trained(2, None)[1]) for s in run.states]
 
 
-# --- on disk ---
-
-
 @pytest.mark.parametrize("count", [1, 6])
 def test_one_column_of_a_table_is_known_again(count, tmp_path):
     X, y = np.asfortranarray(np.arange(18.0).reshape(6, 3))[:count, 1:2], [1, -1, 1, -1, 1, 1][:count]

@@ -28,9 +28,6 @@ def state(net):
     return tuple((b, tuple(w)) for b, w in zip(bias, net.weight.tolist(), strict=True))
 
 
-# --- what must come out ---
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("gate", "tie", "expected", "mistakes", "epochs", "verdict", "cycle"),
@@ -64,8 +61,6 @@ def test_strict_ties_from_elsewhere_do_not_warn():
     assert result.verdict is Verdict.SEPARATED
     assert torch.equal(net.predict(AND[0]), AND[1])
 
-
-# --- against the plain loop ---
 
 CONVENTIONS = list(itertools.product(("update", "sign", "strict"), ("unit", "radius", "none"), (None, 3)))
 
@@ -136,9 +131,6 @@ def test_balanced_class_weights():
     assert sizes == {1: 4 / (2 * 1), -1: 4 / (2 * 3)}
 
 
-# --- orders ---
-
-
 def test_explicit_orders_are_followed():
     X, y = oracles.integers(2, count=6)
     order = [5, 0, 3, 3, 1, 2, 4]
@@ -189,9 +181,6 @@ def test_random_mistake_picks_only_mistakes_until_none_is_left():
     assert len(kinds) > 1
 
 
-# --- nets ---
-
-
 def test_any_linear_net_is_trained():
     linear = torch.nn.Linear(2, 1)
     torch.nn.init.zeros_(linear.weight)
@@ -206,9 +195,6 @@ def test_inputs_are_left_alone():
     copies = X.copy(), y.copy(), weights.copy()
     tp.RuleTrainer(select="pocket").fit(tp.Perceptron(2), X, y, sample_weight=weights, validation=(X, y))
     assert all(np.array_equal(a, b) for a, b in zip((X, y, weights), copies, strict=True))
-
-
-# --- found by fuzzing ---
 
 
 @pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket"])
@@ -252,9 +238,6 @@ def test_trainers_are_pickled_without_their_streams():
     copy = pickle.loads(pickle.dumps(trainer))
     assert copy.lr == 0.5
     copy.partial_fit(tp.Perceptron(1), [[1.0]], [1])
-
-
-# --- going back and going on ---
 
 
 def noisy(count=300, width=6, seed=0):

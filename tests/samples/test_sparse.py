@@ -82,9 +82,6 @@ def net(classes=None, width=6):
     return (tp.Perceptron(width) if classes is None else tp.MulticlassPerceptron(width, classes)).double()
 
 
-# --- sparse tensors -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("make", [torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse], ids=["csr", "coo"])
 @pytest.mark.parametrize("classes", [None, 3])
@@ -147,9 +144,6 @@ test_bad_sparse_tensors_are_named = refusals(
 )
 
 
-# --- data sets ----------------------------------------------------------------------------------------------------
-
-
 def test_what_a_data_set_refuses(tmp_path):
     X, y = numbers()
     bad = X.copy()
@@ -163,9 +157,6 @@ def test_what_a_data_set_refuses(tmp_path):
         dataset("csr", tmp_path, y=y[:3])
 
 
-# --- scaling ------------------------------------------------------------------------------------------------------
-
-
 def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
     X, _ = numbers()
     X[321, 4] = np.nan
@@ -174,9 +165,6 @@ def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
             MaxAbs().fit(kept(kind, X, tmp_path))
     with pytest.raises(TypeError, match=r"use torchperc\.data\.PreparedData"):
         MaxAbs(torch.zeros(6), torch.ones(6)).transform(kept("mapped", X, tmp_path))
-
-
-# --- partitions ---------------------------------------------------------------------------------------------------
 
 
 def test_sparse_samples_are_not_shifted_and_mapped_ones_not_copied(tmp_path):
@@ -262,9 +250,6 @@ def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path, monkeypatc
         assert not list(cache.glob(".torchperc-cache-*"))
 
 
-# --- loaders ------------------------------------------------------------------------------------------------------
-
-
 def batches(loader):
     return [(array(x.to_dense()), y) for x, y in loader]
 
@@ -311,9 +296,6 @@ def test_batches_are_in_the_order_of_the_rule(kind, order, tmp_path):
         L.SliceLoader(samples, torch.ones(3))
 
 
-# --- modules ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize(
@@ -341,9 +323,6 @@ def test_csr_samples_under_a_trainer_are_those_of_memory(make, classes, tmp_path
         assert torch.equal(here[2], there[2])
         assert there[3] == pytest.approx(here[3], rel=1e-6)
         assert here[4] == there[4]
-
-
-# --- data modules, checkpoints, boards ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)

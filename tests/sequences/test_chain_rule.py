@@ -82,21 +82,6 @@ def test_verdicts():
     assert tp.RuleTrainer(3, order=[0]).fit(ChainPerceptron(3, 3), X, y).verdict is not tp.Verdict.SEPARATED
 
 
-def test_length_one_is_the_multiclass_rule():
-    generator = np.random.default_rng(0)
-    X, y = generator.integers(-2, 3, (40, 3)).astype(np.float64), generator.integers(0, 4, 40)
-    ones = np.hstack((X, np.ones((40, 2))))  # the start and the end are two more features that are always 1
-    chain, flat = ChainPerceptron(3, 4), tp.MulticlassPerceptron(5, 4, bias=False)
-    trainer = tp.RuleTrainer(6, tie="sign", select="averaged")
-    one, other = trainer.fit(chain, X[:, None], y), trainer.fit(flat, ones, y)
-    assert [(a.sample, a.step, a.coef, *a.predicted) for a in one.log] == [tuple(each) for each in other.log]
-    assert len(one.log) > 40
-    joined = torch.cat((chain.weight, chain.transition[4:].T, chain.end[:, None]), 1)
-    assert torch.equal(joined, flat.weight)
-    assert not chain.transition[:4].any()
-    assert torch.cat(chain.predict(X[:, None])).tolist() == flat.predict(torch.tensor(ones).float()).tolist()
-
-
 def test_each_mistake_is_replayed_once_for_all_averages(monkeypatch):
     X, y = integers(2, 12)
     replay, counts = ChainProblem.replay, []
@@ -107,9 +92,6 @@ def test_each_mistake_is_replayed_once_for_all_averages(monkeypatch):
         run.write_to(net)
     assert sum(counts) == len(run.log()) > 20
     assert same(net, tensors(run.log().averaged()))
-
-
-# --- resuming, online ---
 
 
 def test_a_run_resumes_exactly(tmp_path):
@@ -145,9 +127,6 @@ def test_a_stream_is_one_pass(select):
     assert [e.tolist() for e in results[-1].predict(X)] == [e.tolist() for e in whole.predict(X)]
 
 
-# --- bad input ---
-
-
 MEANINGLESS = {"class_weight": {0: 2.0}, "bias_step": "unit", "prove": True, "order": "random-mistake"}
 MEANINGLESS |= {"tie": "strict", "kernel": "linear", "engine": "reference", "select": "voted"}
 
@@ -176,23 +155,3 @@ def test_bad_data():
     net.weight.data[0, 0] = torch.nan
     with pytest.raises(ValueError, match=r"net\.weight is not finite"):
         trainer.fit(net, X, y)
-
-
-# --- rule and autograd ---
-
-
-@pytest.mark.parametrize("margin", [0, 1])
-def test_rule_and_autograd_agree_to_the_bit_on_integers(margin):
-    X, y = integers(2, 10)
-    ours, net = (ChainPerceptron(3, 3, dtype=torch.float64) for _ in range(2))
-    result = tp.RuleTrainer(3, 0.5, margin=margin).fit(ours, X, y)
-    loss, optimizer, moved = tp.StructuredPerceptronLoss("sum", margin), torch.optim.SGD(net.parameters(), 0.5), []
-    for step in range(result.epochs * len(X)):
-        optimizer.zero_grad()
-        i = step % len(X)
-        loss(net(torch.from_numpy(X[i])), torch.tensor(y[i])).backward()
-        moved += [i] * any(bool(values.grad.any()) for values in net.parameters())
-        optimizer.step()
-    assert result.log.sample.tolist() == moved
-    assert len(moved) > 10
-    assert same(ours, net.parameters())

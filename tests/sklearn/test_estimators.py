@@ -37,8 +37,6 @@ def integers(seed=0, count=60, width=4, classes=2, noise=0):
     return X.astype(float), np.array(["ant", "bee", "cow", "dog"])[y]
 
 
-# --- scikit-learn's own checks ---
-
 CHECKED = [
     PerceptronClassifier(max_iter=5),
     LMSClassifier(max_iter=100),
@@ -70,9 +68,6 @@ OTHERS = [
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
 def test_other_settings_pass_the_checks_too(estimator):
     check_estimator(estimator, expected_failed_checks=expected_failed_checks(estimator), on_skip=None)
-
-
-# --- the rule ---
 
 
 @pytest.mark.parametrize("noise", [0, 6])
@@ -185,9 +180,6 @@ def test_early_stopping_restores_the_best_weights(select):
     assert len(model.log_.y) == 180
     rest = PerceptronClassifier(select="best-validation", max_iter=len(errors)).fit(X, y)  # looks, and does not stop
     assert [record.validation_error for record in rest.history_] == errors
-
-
-# --- gradient descent ---
 
 
 def loss_of(head, X, codes, weights, W, b, l2):
@@ -334,9 +326,6 @@ def test_the_rule_stops_when_its_loss_stops_falling():
     assert model.verdict_ is tp.Verdict.BUDGET
 
 
-# --- labels, weights, types ---
-
-
 @pytest.mark.parametrize("kind", ALL)
 def test_class_weights_are_sample_weights(kind):
     X, y = integers(6, classes=3, noise=15)
@@ -363,9 +352,6 @@ def test_float32_stays_float32(kind):
     if kind is PerceptronClassifier:  # whole numbers are exact in both
         assert np.array_equal(small.coef_, kind(max_iter=50).fit(X, y).coef_)
     assert small.predict(torch.from_numpy(X)).tolist() == small.predict(X).tolist()
-
-
-# --- online ---
 
 
 @pytest.mark.parametrize("select", ["last", "averaged"])
@@ -437,9 +423,6 @@ def test_a_warm_start_goes_on(kind):
         parts.set_params(fit_intercept=False).fit(X, y)
 
 
-# --- in the hands of scikit-learn ---
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"kernel": "poly", "select": "voted"}], ids=str
 )
@@ -466,9 +449,6 @@ def test_decisions_do_not_change_with_the_samples_they_were_learned_from(options
     before = model.decision_function(new)
     (given.data if sparse else given)[:] = -7.0
     assert np.array_equal(model.decision_function(new), before)
-
-
-# --- conversions ---
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -539,8 +519,6 @@ def test_a_score_of_zero():
         model.classes_, model.coef_, model.intercept_ = np.array(["a", "b"]), np.zeros((1, 2)), np.zeros(1)
         assert model.predict(np.zeros((1, 2))) == [decided]
 
-
-# --- refusals ---
 
 BAD = [
     (PerceptronClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),

@@ -411,9 +411,6 @@ def test_inseparable_bound_by_hand():
     assert inseparable_bound(sparse, y, ([[0.0]], [5.0]), 1.0) == pytest.approx((math.sqrt(2) + 2) ** 2)
 
 
-# --- learning rates ---
-
-
 def data(seed, count=30, width=4, classes=None):
     rng = np.random.default_rng(seed)
     X = torch.from_numpy(rng.normal(size=(count, width)) * rng.uniform(0.3, 3, width) + rng.normal(size=width))

@@ -301,8 +301,6 @@ def test_equations_without_a_single_solution_or_too_many_are_refused():
         separating.solve_exactly([[0] * 2001] * 2001, [[0] * 2001])
 
 
-# --- runs that end with a proof ---
-
 XOR, AND = tp.data.gate("XOR"), tp.data.gate("AND")
 SETOSA, VERSICOLOR = ((IRIS.data, np.where(IRIS.target == k, 1, -1)) for k in (0, 1))
 
