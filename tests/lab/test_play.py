@@ -183,29 +183,6 @@ def a_run(draw, classes=None, features=2, count=16, **options):
     return tp.RuleTrainer(**{"max_epochs": 5, **options}).fit(net, torch.tensor(X, dtype=torch.float64) / 8, y), net
 
 
-RUNS = [
-    {}, {"tie": "sign", "order": "shuffled"}, {"lr": 0.3}, {"bias_step": "radius"}, {"bias_step": "none", "margin": 0.5},
-    {"classes": 3}, {"classes": 4, "order": "random-mistake", "tie": "sign"}, {"features": 5},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", RUNS, ids=str)
-def test_a_log_comes_back_from_json(options, tmp_path):
-    result, net = a_run(1, **options)
-    result.log.save(tmp_path / "log.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
-    again = tp.MistakeLog.load(tmp_path / "log.json")
-    assert again.equals(result.log)
-    assert torch.equal(again.last().weight, net.weight)
-    assert torch.equal(again.last().bias, net.bias)
-    X = result.log.problem.samples.dense()
-    assert torch.equal(again.voted().scores(X), result.log.voted().scores(X))
-    assert again.to_json() == result.log.to_json()
-    tp.MistakeLog.load(tmp_path / "log.json", X, result.log.y)
-    with pytest.raises(ValueError, match=r"log.json belongs to other data"):
-        tp.MistakeLog.load(tmp_path / "log.json", X + 1, result.log.y)
-
-
 def test_a_log_of_sparse_samples_comes_back_bound_to_them(tmp_path):
     generator = torch.Generator().manual_seed(0)
     X = csr_array(torch.randn(20, 3, generator=generator, dtype=torch.float64).numpy())
