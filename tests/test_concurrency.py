@@ -18,7 +18,7 @@ import torchperc as tp
 # few epochs are enough here
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 THREADS = 8
-PATIENCE = 60  # seconds until a child that says nothing has hung
+PATIENCE = 60  # seconds until a child that says nothing has hung, or died
 WIDTH = 6
 AND = tp.data.gate("AND")
 
@@ -101,24 +101,8 @@ def test_eight_threads_find_what_one_finds(name):
     assert all(map(same, one_by_one, together))
 
 
-def run_child(context, target, *arguments):
-    """What a child process sends, or how it ended if it sends nothing."""
-    here, there = context.Pipe()
-    child = context.Process(target=target, args=(there, *arguments))
-    child.start()
-    there.close()
-    try:
-        return here.recv() if here.poll(PATIENCE) else "nothing: it hangs"
-    except EOFError:
-        child.join(PATIENCE)
-        return f"nothing: it ended with {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
-
-
-def do_all(connection):
-    connection.send({name: job(1) for name, job in JOBS.items()})
+def do_all():
+    return {name: job(1) for name, job in JOBS.items()}
 
 
 @pytest.mark.slow
@@ -126,10 +110,10 @@ def do_all(connection):
 @pytest.mark.usefixtures("_two_cores")
 def test_a_fork_after_use_learns_the_same():
     """OpenMP's threads, numba's and our own do not survive a fork; a child must not wait for them."""
-    before = {name: job(1) for name, job in JOBS.items()}
+    before = do_all()
     torch.ones(300, 300) @ torch.ones(300, 300)  # torch's own pool is awake as well
-    after = run_child(multiprocessing.get_context("fork"), do_all)
-    assert not isinstance(after, str), after
+    with multiprocessing.get_context("fork").Pool(1) as pool:  # which ends a child that hangs
+        after = pool.apply_async(do_all).get(PATIENCE)
     for name, expected in before.items():
         if name == "minimise":  # sums by torch, whose last bit may differ with its threads
             np.testing.assert_allclose(after[name][0], expected[0], rtol=1e-9)

@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 import torchperc as tp
 from torchperc.sklearn import LMSClassifier, LMSRegressor, Verdict
 
-quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 rng = np.random.default_rng(0)
 X = rng.normal(size=(80, 4)) * (rng.random((80, 4)) < 0.7)
 Y = X @ [3.0, -2.0, 0.5, 0.0] + 60 + rng.normal(size=80)
