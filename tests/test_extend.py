@@ -1,7 +1,8 @@
 """The five examples of docs/extend.md, each against an oracle."""
 
-import importlib.util
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import plain
@@ -15,10 +16,7 @@ BLOBS = tp.data.noisy_blobs(40, noise=0.1, seed=0)
 
 
 def example(name):
-    spec = importlib.util.spec_from_file_location(f"extend_{name}", FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return SimpleNamespace(**runpy.run_path(str(FOLDER / f"{name}.py")))
 
 
 def linear():

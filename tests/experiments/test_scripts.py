@@ -3,6 +3,7 @@
 import ast
 import gzip
 import importlib.util
+import runpy
 import sys
 from pathlib import Path
 
@@ -342,10 +343,7 @@ def _cancer():
 
 
 def _several(rank, size):
-    spec = importlib.util.spec_from_file_location("several_processes", EXPERIMENTS / "several_processes.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main(quick=True)
+    return runpy.run_path(str(EXPERIMENTS / "several_processes.py"))["main"](quick=True)
 
 
 @pytest.mark.processes

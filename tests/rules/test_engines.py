@@ -333,8 +333,6 @@ def test_what_compiled_cannot_run():
     X, y = integers(1)
     with pytest.raises(ValueError, match=r"engine='compiled' .*torch\.bfloat16"):
         fit("compiled", X, y, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match=r"engine='compiled' .*kernel"):
-        tp.RuleTrainer(engine="compiled", kernel="poly").fit(None, X, y)
     with pytest.raises(ValueError, match=r"engine='compiled' .*joint"):
         tp.RuleTrainer(engine="compiled").fit(tp.JointPerceptron(5, 3), *integers(1, classes=3))
 

@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from refusals import refusals
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -68,22 +69,20 @@ def test_scikit_learn_does_what_it_does_with_estimators():
     assert pickle.loads(pickle.dumps(made)).predict(NEW) == made.predict(NEW)
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "options", "message"),
-    [
-        ([], [], {}, "X is empty"),
-        (["words"], [["x"]], {}, "X must be a list"),
-        (WORDS, TAGS[:-1], {}, "y has 59 sequences but X has 60"),
-        ([["a", "b"]], [["x"]], {}, "one tag only"),
-        ([["a", "b"], ["c"]], [["x", "y"], ["x", "y"]], {}, "sequence 1 has 2 tags for 1 tokens"),
-        ([["a"]], ["x"], {}, "y must be a list"),
-        ([["a", "b"]], [["x", 1]], {}, "found int, str"),
-        ([["a", "b"], ["c"]], [[0, 1], [math.nan]], {}, "NaN"),
-        (WORDS, TAGS, {"select": "best-validation"}, "needs validation data"),
-        (WORDS, TAGS, {"max_iter": 0}, "max_iter=0"),
-        (WORDS, TAGS, {"n_jobs": 0}, "n_jobs=0"),
-    ],
+test_data_that_do_not_fit_are_refused = refusals(
+    (([], []), "X is empty"),
+    ((["words"], [["x"]]), "X must be a list"),
+    ((WORDS, TAGS[:-1]), "y has 59 sequences but X has 60"),
+    (([["a", "b"]], [["x"]]), "one tag only"),
+    (([["a", "b"], ["c"]], [["x", "y"], ["x", "y"]]), "sequence 1 has 2 tags for 1 tokens"),
+    (([["a"]], ["x"]), "y must be a list"),
+    (([["a", "b"]], [["x", 1]]), "found int, str"),
+    (([["a", "b"], ["c"]], [[0, 1], [math.nan]]), "NaN"),
+    by=lambda data: SequenceTagger().fit(*data),
 )
-def test_what_does_not_fit_is_refused(X, y, options, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        SequenceTagger(**options).fit(X, y)
+test_wrong_options_are_refused = refusals(
+    ({"select": "best-validation"}, "needs validation data"),
+    ({"max_iter": 0}, "max_iter=0"),
+    ({"n_jobs": 0}, "n_jobs=0"),
+    by=lambda options: SequenceTagger(**options).fit(WORDS, TAGS),
+)

@@ -9,6 +9,7 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 import torch
+from flint import fmpq, fmpq_mat
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from refusals import refusals
@@ -77,16 +78,12 @@ def exact_squared_distance(points):
 
 def solved(rows):
     """The solution of linear equations (coefficients, right side) in rationals; None if there is not exactly one."""
-    rows = [list(row) for row in rows]
-    for k in range(len(rows[0]) - 1):
-        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
-        if pivot is None:
-            return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [value / rows[k][k] for value in rows[k]]
-        for i in set(range(len(rows))) - {k}:
-            rows[i] = [a - rows[i][k] * b for a, b in zip(rows[i], rows[k], strict=True)]
-    return [row[-1] for row in rows]
+    exact = [[fmpq(*value.as_integer_ratio()) for value in row] for row in rows]
+    try:
+        found = fmpq_mat([row[:-1] for row in exact]).solve(fmpq_mat([row[-1:] for row in exact]))
+    except ZeroDivisionError:
+        return None
+    return [Fraction(int(value.p), int(value.q)) for value in found.entries()]
 
 
 def small_set(seed):
@@ -143,12 +140,8 @@ def separable_classes(seed, count=30, width=3, classes=3, gap=0.3, bias_step="un
 
 
 def test_margin_by_hand():
-    X, y = [[0], [4]], [-1, 1]
-    pair = ([[3.0]], [-8.0])  # y·s is 8 and 4
-    assert margin(pair, X, y) == 4 / math.sqrt(73)
-    assert margin(pair, X, y, bias_step="radius") == 4 / math.sqrt(9 + 64 / 16)  # b = v·4, so v = −2
-    assert margin(([[3.0]], None), [[-1], [4]], y, bias_step="none") == 1.0
-    assert margin(pair, X, [1, 1]) == -8 / math.sqrt(73)
+    assert margin(([[3.0]], [-8.0]), [[0], [4]], [1, 1]) == -8 / math.sqrt(73)
+    assert margin(([[3.0]], None), [[-1], [4]], [-1, 1], bias_step="none") == 1.0
     net, linear = tp.Perceptron(2), torch.nn.Linear(2, 1)
     net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
     linear.load_state_dict(net.state_dict())
