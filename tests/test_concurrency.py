@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import joblib
 import numpy as np
 import oracles
+import plain
 import pytest
-import pytorch_lightning as pl
 import torch
 from scipy.sparse import csr_array
-from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 
@@ -122,8 +121,7 @@ def test_a_fork_after_use_learns_the_same():
 
 
 def lit(module):
-    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
-    trainer.fit(module, DataLoader(TensorDataset(*AND), 4))
+    plain.trained(module, plain.loader(AND), epochs=2)
     return module
 
 

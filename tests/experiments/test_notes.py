@@ -4,15 +4,12 @@ import contextlib
 import functools
 import importlib
 import io
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import oracles
 import pytest
 
-NOTES = Path(__file__).parents[2] / "experiments" / "notes"
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 NEAR = [[4], [6]], [-1, 1]
 
@@ -44,18 +41,9 @@ KNOWN = {
 @functools.cache
 def report(note):
     """A note's findings and what was printed; each script is run once."""
-    with on_the_path(), contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         findings = importlib.import_module(f"note_{note}").main()
     return findings, printed.getvalue()
-
-
-@contextlib.contextmanager
-def on_the_path():
-    sys.path.insert(0, str(NOTES))  # as it is when a script is run, so that it finds _findings
-    try:
-        yield
-    finally:
-        sys.path.remove(str(NOTES))
 
 
 def figures(note, name):
