@@ -295,34 +295,26 @@ def test_the_strip_is_the_widest():
         assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
 
 
-def test_a_point_in_both_hulls_is_a_mean_of_either_class():
-    for data, proof in proofs(2, separable=False):
-        fractions = {each["index"]: Fraction(each["fraction"]) for each in proof["weights"]}
-        assert (len(fractions) <= 4, min(fractions.values()) > 0) == (True, True), data
-        assert all(each["rival"] == 1 - data["labels"][each["index"]] for each in proof["weights"]), data
-        for label in (0, 1):
-            own = {i: part for i, part in fractions.items() if data["labels"][i] == label}
-            assert sum(own.values()) == 1, data
-            mean = [sum(part * Fraction(data["points"][i][j]) for i, part in own.items()) for j in (0, 1)]
-            assert exact([proof["point"]]) == [mean], data
-        # a weakly separating line has no point on the wrong side
-        assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
-        if proof["weight"] is not None:
-            found = [slack for (slack,) in slacks(data, proof)]
-            assert min(found) == 0 < max(found), data
-
-
-def test_with_many_classes_a_mean_of_the_differences_is_zero():
-    for data, proof in proofs(3, separable=False):
-        total = [[Fraction(0)] * 3 for _ in range(data["classes"])]
+def test_a_mean_of_the_differences_is_zero_and_with_two_classes_a_point_in_both_hulls():
+    for data, proof in [*proofs(2, separable=False), *proofs(3, separable=False)]:
+        total, means, two = [[Fraction(0)] * 3 for _ in range(data["classes"])], {}, data["classes"] == 2
         for each in proof["weights"]:
-            fraction, phi = Fraction(each["fraction"]), [*map(Fraction, data["points"][each["index"]]), Fraction(1)]
-            assert fraction > 0, data
-            assert each["rival"] != data["labels"][each["index"]], data
-            for k, sign in ((data["labels"][each["index"]], 1), (each["rival"], -1)):
-                total[k] = [value + sign * fraction * feature for value, feature in zip(total[k], phi, strict=True)]
-        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == 1, data
+            fraction, label = Fraction(each["fraction"]), data["labels"][each["index"]]
+            part = [fraction * Fraction(value) for value in (*data["points"][each["index"]], 1)]
+            assert (fraction > 0, each["rival"] != label) == (True, True), data
+            for k, sign in ((label, 1), (each["rival"], -1)):
+                total[k] = [value + sign * feature for value, feature in zip(total[k], part, strict=True)]
+            means[label] = [value + feature for value, feature in zip(means.get(label, [0] * 3), part, strict=True)]
         assert not any(value for row in total for value in row), data
+        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == (2 if two else 1), data
+        if two:
+            assert len({each["index"] for each in proof["weights"]}) == len(proof["weights"]) <= 4, data
+            assert means[0] == means[1] == [*exact([proof["point"]])[0], 1], data
+            # a weakly separating line has no point on the wrong side
+            assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
+            if proof["weight"] is not None:
+                found = [slack for (slack,) in slacks(data, proof)]
+                assert min(found) == 0 < max(found), data
 
 
 def test_the_mistake_bound_is_the_theorys():
