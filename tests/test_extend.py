@@ -8,6 +8,7 @@ import numpy as np
 import plain
 import pytest
 import torch
+from refusals import refusals
 
 import torchperc as tp
 
@@ -88,16 +89,13 @@ def test_an_engine_of_ones_own_works_online_and_in_an_estimator():
     assert np.array_equal(*(model.fit(X.numpy(), y.numpy()).coef_ for model in models))
 
 
-def test_an_engine_of_ones_own_is_refused_where_it_cannot_run():
-    engine = example("engine").skipping
-    with pytest.raises(ValueError, match="kernel='poly'"):
-        tp.RuleTrainer(engine=engine, kernel="poly")
-    with pytest.raises(ValueError, match="engine="):
-        tp.lightning.LitRule(tp.Perceptron(2), engine=engine)
-    with pytest.raises(TypeError, match="must return Mistakes, found dict"):
-        tp.RuleTrainer(engine=lambda problem, weights, ids: {}).fit(tp.Perceptron(2), *tp.data.gate("AND"))
-    with pytest.raises(ValueError, match="is not for sequences"):
-        tp.RuleTrainer(engine=engine).fit(tp.sequences.ChainPerceptron(2, 2), [[[1, 0], [0, 1]]], [[0, 1]])
+test_an_engine_of_ones_own_is_refused_where_it_cannot_run = refusals(
+    (lambda engine: tp.RuleTrainer(engine=engine, kernel="poly"), "kernel='poly'"),
+    (lambda engine: tp.lightning.LitRule(tp.Perceptron(2), engine=engine), "engine="),
+    (lambda engine: tp.RuleTrainer(engine=engine).fit(tp.sequences.ChainPerceptron(1, 2), [[[1]]], [[0]]), "sequences"),
+    by=lambda call: call(example("engine").skipping),
+    error=ValueError,
+)
 
 
 WEATHER = """% a comment
