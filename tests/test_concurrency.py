@@ -213,13 +213,9 @@ def assert_as_alone(**spread):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-def test_chunks_make_the_same_runs():
-    assert_as_alone(n_jobs=1)
-
-
-@pytest.mark.processes
-def test_processes_make_the_same_runs():
-    assert_as_alone(n_jobs=2)
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.processes)])
+def test_chunks_and_processes_make_the_same_runs(n_jobs):
+    assert_as_alone(n_jobs=n_jobs)
 
 
 @pytest.mark.slow

@@ -97,8 +97,6 @@ def test_figures_are_those_of_pencil_and_paper(name):
 
 
 def test_a_and_b_against_the_plain_loop():
-    states = [(bias, *weight) for ((bias, weight),) in oracles.perceptron(*AND).after_step[:4]]
-    assert states == list(FIGURES["a first_epoch"]["weights"])
     assert "found 0, 1" in figures("a", "labels_of_the_table")["refusal"]
     plain = oracles.perceptron(*AND, start=((100, (0, 0)),), passes=1000)
     assert figures("a", "bound_from_another_start")["mistakes"] == len(plain.entries) == 200

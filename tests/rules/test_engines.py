@@ -248,18 +248,12 @@ def test_samples_whose_updates_vanish_are_refused_and_do_not_count_as_a_cycle(en
         tp.RuleTrainer(bias_step="radius").fit(tp.Perceptron(2, dtype=torch.float64), X, y)
 
 
-def frozen(X):
-    X = X.copy()
-    X.setflags(write=False)
-    return X
-
-
 LAYOUTS = {
     "C": np.copy,
     "every other column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
     "every other row": lambda X: np.repeat(X, 2, axis=0)[::2],
     "Fortran": np.asfortranarray,
-    "read-only": frozen,
+    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
     "backwards": lambda X: X[::-1].copy()[::-1],
 }
 
