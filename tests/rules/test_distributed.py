@@ -290,6 +290,16 @@ def test_one_process_without_a_group_is_the_plain_rule(monkeypatch):
         tp.RuleTrainer(distributed="mix").fit(_net(), X, y)
 
 
+def _talk(rank, size):
+    mine = torch.tensor([float(rank), 1.0])
+    return process_group.all_reduce(mine).tolist(), process_group.all_stack(mine).tolist(), process_group.gather(rank)
+
+
+@pytest.mark.processes
+def test_collectives_are_in_the_order_of_the_processes():
+    assert processes.run(3, _talk) == [([3, 3], [[0, 1], [1, 1], [2, 1]], [0, 1, 2])] * 3
+
+
 def _die(rank, size):
     process_group.all_reduce(torch.ones(1))
     if rank == 1:

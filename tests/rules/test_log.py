@@ -190,6 +190,7 @@ def test_a_log_comes_back_as_it_was(name, ending, tmp_path):
     if ending == "json":
         loaded.append(tp.MistakeLog.load(path))
         assert loaded[1].to_json() == result.log.to_json()
+        assert json.loads(path.read_text())["coef"] == result.log.coef.tolist()
     else:
         with zipfile.ZipFile(path) as file:
             assert not any(b"pickle" in file.read(part) for part in file.namelist())
