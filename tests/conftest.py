@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 
 import pretend
 import pytest
@@ -55,11 +56,10 @@ def _seeded() -> None:
 
 
 @pytest.fixture
-def call(capsys, monkeypatch):
-    """Run a command in this process: exit code, standard output, standard error."""
-    from torchperc.cli import main
+def run_main(capsys, monkeypatch):
+    """Run a program in this process by its ``main``: exit code, standard output, standard error."""
 
-    def run(*words: object) -> tuple[int, str, str]:
+    def run(main: Callable[[list[str]], object], *words: object) -> tuple[int, str, str]:
         monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which some commands replace
         code = 0
         try:
@@ -69,6 +69,14 @@ def call(capsys, monkeypatch):
         return code, *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def call(run_main):
+    """Run a command of torchperc."""
+    from torchperc.cli import main
+
+    return functools.partial(run_main, main)
 
 
 @pytest.fixture

@@ -12,13 +12,11 @@ from fractions import Fraction
 
 @dataclass
 class Run:
-    """What the plain loop saw: entries (sample, step, coef, wrong), every state after every step, passes made."""
+    """What the plain loop saw: entries (sample, step, coef, wrong), every state after every step."""
 
     entries: list = field(default_factory=list)
     after_step: list = field(default_factory=list)
     states: list = field(default_factory=list)
-    passes: int = 0
-    clean: bool = False
 
     @property
     def last(self):
@@ -56,7 +54,6 @@ def perceptron(
     run = Run(states=[state])
     step = 0
     for number in range(passes):
-        run.passes += 1
         mistakes = 0
         for i in order[number % len(order)] if order else range(len(X)):
             wrong = taken_for(score(state, X[i]), y[i], tie, margin)
@@ -70,7 +67,6 @@ def perceptron(
             run.after_step.append(state)
             step += 1
         if not mistakes:
-            run.clean = True
             break
     return run
 

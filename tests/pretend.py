@@ -15,9 +15,9 @@ import ctypes
 import functools
 import importlib
 import os
-import pickle
 import traceback
 import warnings
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, TimeoutError
 from types import SimpleNamespace
 from typing import Any
 
@@ -213,61 +213,46 @@ def _accelerator() -> type:
 
 
 @functools.cache
-def _other_process() -> tuple[Any, Any]:
-    context = processes.context()
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, os.getcwd()), daemon=True)
-    process.start()
-    theirs.close()
-    return process, ours
+def _other_process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, processes.context(), os.chdir, (os.getcwd(),))
 
 
 def in_another_process(item: pytest.Function, timeout: float = 120) -> None:
     """Run a test in a process in which the device is registered: one for all of them."""
-    process, pipe = _other_process()
-    names = item._fixtureinfo.argnames
     marks = [mark.args[0] for mark in item.iter_markers("filterwarnings")]
     filters = [*item.config.getini("filterwarnings"), *reversed(marks)]
-    arguments = {name: item.funcargs[name] for name in names}
-    pipe.send_bytes(pickle.dumps((item.function.__module__, item.function.__name__, arguments, filters)))
-    if not pipe.poll(timeout):
-        process.kill()
-        _other_process.cache_clear()
-        pytest.fail(f"no answer from the pretend device in {timeout} s", pytrace=False)
+    arguments = {name: item.funcargs[name] for name in item._fixtureinfo.argnames}
+    pool, about = _other_process(), (item.function.__module__, item.function.__name__, arguments, filters)
     try:
-        kind, said = pickle.loads(pipe.recv_bytes())
-    except EOFError:
-        process.join()
+        kind, said = pool.submit(_answer, *about).result(timeout)
+    except (TimeoutError, BrokenExecutor) as error:
+        for process in (pool._processes or {}).values():
+            process.kill()
         _other_process.cache_clear()
-        pytest.fail(f"the process of the pretend device has ended: {process.exitcode}", pytrace=False)
+        kind, said = "failed", f"no answer from the pretend device in {timeout} s, or its process has ended: {error!r}"
     if kind == "skipped":
         pytest.skip(said)
     if kind == "failed":
         pytest.fail(said, pytrace=False)
 
 
-def _serve(pipe: Any, folder: str) -> None:
+@functools.cache
+def _obstacle() -> str | None:
     torch.set_num_threads(1)
-    os.chdir(folder)
     try:
         register()
         register_with_lightning()
-        obstacle = None
     except Exception as error:
-        obstacle = f"this torch has another API for devices made in Python: {type(error).__name__}: {error}"
-    while True:
-        try:
-            asked = pipe.recv_bytes()
-        except EOFError:
-            os._exit(0)
-        pipe.send_bytes(pickle.dumps(("skipped", obstacle) if obstacle else _answer(asked)))
+        return f"this torch has another API for devices made in Python: {type(error).__name__}: {error}"
+    return None
 
 
-def _answer(asked: bytes) -> tuple[str, str]:
+def _answer(module: str, name: str, arguments: dict[str, Any], filters: list[str]) -> tuple[str, str]:
     from _pytest.config import parse_warning_filter
 
+    if obstacle := _obstacle():
+        return "skipped", obstacle
     try:
-        module, name, arguments, filters = pickle.loads(asked)
         torch.default_generator.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

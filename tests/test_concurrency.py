@@ -7,18 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import joblib
 import numpy as np
 import oracles
+import plain
 import pytest
-import pytorch_lightning as pl
 import torch
 from scipy.sparse import csr_array
-from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 
 # few epochs are enough here
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 THREADS = 8
-PATIENCE = 60  # seconds until a child that says nothing has hung
+PATIENCE = 60  # seconds until a child that says nothing has hung, or died
 WIDTH = 6
 AND = tp.data.gate("AND")
 
@@ -101,24 +100,8 @@ def test_eight_threads_find_what_one_finds(name):
     assert all(map(same, one_by_one, together))
 
 
-def run_child(context, target, *arguments):
-    """What a child process sends, or how it ended if it sends nothing."""
-    here, there = context.Pipe()
-    child = context.Process(target=target, args=(there, *arguments))
-    child.start()
-    there.close()
-    try:
-        return here.recv() if here.poll(PATIENCE) else "nothing: it hangs"
-    except EOFError:
-        child.join(PATIENCE)
-        return f"nothing: it ended with {child.exitcode}"
-    finally:
-        child.kill()
-        child.join()
-
-
-def do_all(connection):
-    connection.send({name: job(1) for name, job in JOBS.items()})
+def do_all():
+    return {name: job(1) for name, job in JOBS.items()}
 
 
 @pytest.mark.slow
@@ -126,10 +109,10 @@ def do_all(connection):
 @pytest.mark.usefixtures("_two_cores")
 def test_a_fork_after_use_learns_the_same():
     """OpenMP's threads, numba's and our own do not survive a fork; a child must not wait for them."""
-    before = {name: job(1) for name, job in JOBS.items()}
+    before = do_all()
     torch.ones(300, 300) @ torch.ones(300, 300)  # torch's own pool is awake as well
-    after = run_child(multiprocessing.get_context("fork"), do_all)
-    assert not isinstance(after, str), after
+    with multiprocessing.get_context("fork").Pool(1) as pool:  # which ends a child that hangs
+        after = pool.apply_async(do_all).get(PATIENCE)
     for name, expected in before.items():
         if name == "minimise":  # sums by torch, whose last bit may differ with its threads
             np.testing.assert_allclose(after[name][0], expected[0], rtol=1e-9)
@@ -138,8 +121,7 @@ def test_a_fork_after_use_learns_the_same():
 
 
 def lit(module):
-    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
-    trainer.fit(module, DataLoader(TensorDataset(*AND), 4))
+    plain.trained(module, plain.loader(AND), epochs=2)
     return module
 
 
@@ -214,9 +196,6 @@ def test_a_stream_keeps_nothing_of_calls_without_mistakes(kind, options, monkeyp
     assert model.n_iter_ == 220
 
 
-# --- sweeps spread by joblib over threads, processes and a cluster ---
-
-
 def sweeps(**spread):
     """Dense and sparse samples, two and three classes, orders and seeds."""
     (X, y), (Z, codes) = (oracles.integers(3, count=25, classes=classes) for classes in (None, 3))
@@ -234,13 +213,9 @@ def assert_as_alone(**spread):
             assert torch.equal(getattr(one, name), getattr(other, name)), name
 
 
-def test_chunks_make_the_same_runs():
-    assert_as_alone(n_jobs=1)
-
-
-@pytest.mark.processes
-def test_processes_make_the_same_runs():
-    assert_as_alone(n_jobs=2)
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.processes)])
+def test_chunks_and_processes_make_the_same_runs(n_jobs):
+    assert_as_alone(n_jobs=n_jobs)
 
 
 @pytest.mark.slow
@@ -249,9 +224,3 @@ def test_a_cluster_makes_the_same_runs():
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with cluster.LocalCluster(**options) as started, cluster.Client(started), joblib.parallel_config("dask"):
         assert_as_alone(n_jobs=2)
-
-
-@pytest.mark.parametrize(("n_jobs", "error"), [(0, ValueError), (1.5, TypeError)])
-def test_a_number_of_jobs_is_checked(n_jobs, error):
-    with pytest.raises(error, match="n_jobs"):
-        tp.sweep(*tp.data.gate("AND"), n_jobs=n_jobs)

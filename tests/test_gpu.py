@@ -1,11 +1,11 @@
 """The same results on a device as on the CPU: on the pretend device, and on CUDA where there is one."""
 
 import copy
-import warnings
+import itertools
 from functools import partial
-from itertools import pairwise, permutations
 
 import oracles
+import plain
 import pretend
 import pytest
 import pytorch_lightning as pl
@@ -19,13 +19,10 @@ from torchperc.lab import xor
 L = tp.lightning
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
-    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
-    pytest.mark.filterwarnings("ignore:GPU available but not used.*"),
-    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no.*"),
+    *(pytest.mark.filterwarnings(each) for each in (*plain.CHATTER, "ignore:GPU available but not used.*")),
 ]
 HEADS = [tp.PerceptronHead(), tp.PerceptronHead("sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
+by_head = pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
 NETS = {
     "two": partial(tp.Perceptron, 3, init="normal", seed=0),
     "zero": partial(tp.Perceptron, 3),
@@ -47,27 +44,14 @@ def same(here, there, **close):
     torch.testing.assert_close(here, there.cpu(), **(close or {"rtol": 0, "atol": 0}))
 
 
-# --- modules, losses, heads ---
-
-
 @pytest.mark.parametrize("name", NETS)
-def test_nets_score_and_learn_on_a_device(device, name):
-    here = NETS[name](dtype=torch.float64)
-    there = copy.deepcopy(here).to(device)
-    made = NETS[name](dtype=torch.float64, device=device)
-    X, y = data(4 if name in ("many", "joint", "mlp-many") else None)
-    head = tp.LogisticHead()
-    for net, place in ((here, "cpu"), (there, device)):
-        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
-        for _ in range(3):
-            optimizer.zero_grad()
-            head.loss(net(X.to(place)), y.to(place)).backward()
-            optimizer.step()
+def test_nets_are_made_and_decide_on_a_device(device, name):
+    here, there = (NETS[name](dtype=torch.float64, device=place) for place in ("cpu", device))
     for one, other in zip(here.parameters(), there.parameters(), strict=True):
-        same(one, other, rtol=1e-12, atol=1e-12)
-    same(here.predict(X), there.predict(X.to(device)))
-    for one, other in zip(NETS[name](dtype=torch.float64).parameters(), made.parameters(), strict=True):
         same(one, other)
+    X, _ = data()
+    same(here.predict(X), there.predict(X.to(device)))
+    same(here(X), copy.deepcopy(here).to(device)(X.to(device)), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", [None, 4])
@@ -83,25 +67,19 @@ def test_heads(device, head, classes):
 
 def test_devices_do_not_mix(device):
     net, (X, y) = tp.Perceptron(3).double().to(device), data()
-    with pytest.raises(RuntimeError, match="same device"):
-        net(X)
-    with pytest.raises(RuntimeError, match="same device"):
-        tp.LogisticLoss()(net(X.to(device)), y)
+    for wrong in (lambda: net(X), lambda: tp.LogisticLoss()(net(X.to(device)), y)):
+        with pytest.raises(RuntimeError, match="same device"):
+            wrong()
     with pytest.raises(TypeError, match=r"Tensor\.cpu"):
         net.weight.detach().numpy()
 
 
-# --- the rule ---
-
-
-SELECTS, ORDERS = (
-    ("last", "averaged", "voted", "pocket", "best-validation"),
-    ("given", "random-mistake", [3, 1, 2, 0, 5]),
-)
+SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
+ORDERS = itertools.product(("given", "random-mistake", [3, 1, 2, 0, 5]), ("auto", "reference"))
 RULES = [
     *({"order": "shuffled", "select": select} for select in SELECTS),
     *({"kernel": kernel, "select": "voted"} for kernel in ("poly", "rbf", torch.inner)),
-    *({"order": o, "engine": e, "tie": "sign", "bias_step": "radius"} for o in ORDERS for e in ("auto", "reference")),
+    *({"order": order, "engine": engine, "tie": "sign", "bias_step": "radius"} for order, engine in ORDERS),
 ]
 
 
@@ -125,7 +103,7 @@ def test_rule(device, options, classes):
     assert torch.equal(predicted, their)
 
 
-def test_online(device):
+def test_online_and_saved(device, tmp_path):
     X, y = data()
     nets = [tp.Perceptron(3).double().to(place) for place in ("cpu", device)]
     for net in nets:
@@ -133,6 +111,9 @@ def test_online(device):
         for part in (slice(8), slice(8, None), slice(8)):
             trainer.partial_fit(net, X[part], y[part])
     same(nets[0].weight, nets[1].weight)
+    tp.FittedModel.of(nets[1], tp.PerceptronHead()).save(tmp_path / "m.safetensors")
+    model = tp.FittedModel.load(tmp_path / "m.safetensors")
+    assert torch.equal(model.scores(X), nets[1](X.to(device)).detach().cpu())
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -152,17 +133,8 @@ def test_samples_are_copied_to_the_cpu_once_and_the_weights_back(device, classes
     assert on_device.problem.samples.device.type != "cpu"
 
 
-def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
-    X, y = data()
-    net = tp.Perceptron(3).double().to(device)
-    tp.RuleTrainer(max_epochs=3).fit(net, X, y)
-    tp.FittedModel.of(net, tp.PerceptronHead()).save(tmp_path / "m.safetensors")
-    model = tp.FittedModel.load(tmp_path / "m.safetensors")
-    assert torch.equal(model.scores(X), net(X.to(device)).detach().cpu())
-
-
 def test_a_score_that_rounding_hides_is_decided_exactly(device):
-    hidden = list(permutations((1e16, 1.0, -1e16)))  # which score 1, though in some order they add up to 0
+    hidden = list(itertools.permutations((1e16, 1.0, -1e16)))  # which score 1, though in some order they add up to 0
     X = torch.tensor([*hidden, (0.0, -1.0, 0.0)], dtype=torch.float64)
     y = torch.tensor([1] * 6 + [-1])
     for place in ("cpu", device):
@@ -183,7 +155,7 @@ def test_sparse_samples_need_the_cpu(device):
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
+@by_head
 def test_descend_and_minimise(device, head, classes):
     X, y = data(classes, count=200, seed=2)
     found = []
@@ -204,7 +176,7 @@ def test_descend_and_minimise(device, head, classes):
         same(weight, their, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
+@by_head
 def test_the_xor_lab(device, head):
     here, there = (
         xor.train(range(9), head=head, steps=12, dtype=torch.float64, device=place) for place in ("cpu", device)
@@ -216,14 +188,9 @@ def test_the_xor_lab(device, head):
     assert xor.classify(nets, head) == there.kinds
 
 
-# --- Lightning, with a plain Trainer ---
-
-
 def trainer_on(place, folder, **options):
-    settings = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 4}
-    accelerator = "cpu" if place == "cpu" else "gpu"
-    settings |= {"enable_checkpointing": False, "default_root_dir": folder, "num_sanity_val_steps": 0}
-    return pl.Trainer(accelerator=accelerator, devices=1, **{**settings, **options})
+    here = {"accelerator": "cpu" if place == "cpu" else "gpu", "devices": 1, "default_root_dir": folder}
+    return pl.Trainer(**{**plain.QUIET, **here, "max_epochs": 4, **options})
 
 
 def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
@@ -298,7 +265,9 @@ def test_the_host_waits_once_per_epoch_and_once_more_for_validation(
     logger = pl.loggers.CSVLogger(tmp_path) if logs else False
     trainer = trainer_on(device, tmp_path, callbacks=[watch], logger=logger, log_every_n_steps=1)
     trainer.fit(make(NETS[name]()), batches(classes, **train), batches(classes, 12) if validates else None)
-    found = [pretend.WAITS[a:b] for a, b in pairwise(marks[2:])]  # the first epochs look up what stays the same
+    found = [
+        pretend.WAITS[a:b] for a, b in itertools.pairwise(marks[2:])
+    ]  # the first epochs look up what stays the same
     assert found
     assert max(map(len, found)) <= allowed, found
 
@@ -307,23 +276,17 @@ def test_the_host_waits_once_per_epoch_and_once_more_for_validation(
 def test_make_trainer_and_data_module(device, tmp_path, kind):
     net = tp.Perceptron(2)
     lit = L.LitRule(net) if kind == "rule" else L.LitClassifier(net, lr=1.0, update=kind)
-    options = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
-    trainer = L.make_trainer(tmp_path, 12, accelerator="gpu", **options)
+    trainer = L.make_trainer(tmp_path, 12, **{**plain.QUIET, "accelerator": "gpu"})
     trainer.fit(lit, L.TabularDataModule("AND", batch_size=1 if kind == "batch" else "full"))
     assert net.weight.tolist() == [[3, 2]]
 
 
+@pytest.mark.filterwarnings("ignore")  # what Lightning says of batches that it cannot count
 def test_a_sparse_batch_on_a_device_is_refused_by_single_samples(device):
     X, y = data(dtype=torch.float32)
     lit = L.LitClassifier(tp.Perceptron(3), update="sample")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with pytest.raises(ValueError, match="update='sample' needs sparse samples on the CPU"):
-            trainer_on(device, ".").fit(lit, DataLoader([(X.to_sparse_csr(), y)], batch_size=None))
-
-
-def weights(path):
-    return torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    with pytest.raises(ValueError, match="update='sample' needs sparse samples on the CPU"):
+        trainer_on(device, ".").fit(lit, DataLoader([(X.to_sparse_csr(), y)], batch_size=None))
 
 
 @pytest.mark.parametrize("kind", ["batch", "mini-batch", "sample", "rule", "online"])
@@ -341,7 +304,8 @@ def test_checkpoints_of_a_device_resume_to_the_bit(device, tmp_path, kind):
     trainer.fit(first, loader())
     path = tmp_path / "half.ckpt"
     trainer.save_checkpoint(path)
-    assert all(torch.equal(value, first.state_dict()[name].cpu()) for name, value in weights(path).items())
+    saved = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    assert all(torch.equal(value, first.state_dict()[name].cpu()) for name, value in saved.items())
     for place in (device, "cpu"):  # from the device to itself, and to the CPU
         again = module()
         trainer_on(place, tmp_path, max_epochs=4).fit(again, loader(), ckpt_path=path, weights_only=False)

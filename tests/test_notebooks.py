@@ -5,7 +5,6 @@ import re
 import pytest
 
 pytest.importorskip("nbclient", reason="`make test-all` installs what runs notebooks")
-import nbformat
 from notebook_runs import NOTEBOOKS, ROOT, SOLUTION, outputs, read, run
 
 pytestmark = pytest.mark.slow
@@ -47,11 +46,3 @@ def test_there_are_five_and_the_readme_names_them():
     readme = (ROOT / "notebooks" / "README.md").read_text()
     assert len(NOTEBOOKS) == 5
     assert re.findall(r"\]\((\S+\.ipynb)\)", readme) == [path.name for path in NOTEBOOKS]
-
-
-def test_a_solution_prints_in_its_place_and_changes_nothing_below():
-    text = "<details>\n\n```python\nx = 2\nprint(x)\n```\n\n```text\nold\n```\n\n</details>"
-    code, markdown = nbformat.v4.new_code_cell, nbformat.v4.new_markdown_cell
-    done = run(nbformat.v4.new_notebook(cells=[code("x = 1"), markdown(text), code("print(x)")])).cells
-    assert done[1].source == text.replace("old", "2")
-    assert outputs(done[2]) == [("stdout", "1\n")]

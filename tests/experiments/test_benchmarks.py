@@ -58,23 +58,10 @@ def test_brown_is_read_from_a_folder_and_from_an_archive(tmp_path):
     assert tagged.read_conll(tmp_path / "x") == found.train
 
 
-@pytest.fixture
-def run(capsys):
-    """The exit code of the benchmarks and what they printed."""
-
-    def called(*words):
-        code = 0
-        try:
-            bench.main(list(words))
-        except SystemExit as left:
-            code = left.code
-        return code, *capsys.readouterr()
-
-    return called
-
-
-def test_the_command(run, tmp_path):
-    code, out, err = run("dense-784", "dense-784", "--quick", "--rounds", "2", "--out", str(tmp_path / "a/b"))
+def test_the_command(run_main, tmp_path):
+    code, out, err = run_main(
+        bench.main, "dense-784", "dense-784", "--quick", "--rounds", "2", "--out", str(tmp_path / "a/b")
+    )
     assert (code, err) == (0, "")
     assert out.count("dense-784: noisy") == 2  # two dtypes, the case once
     assert "scikit-learn Perceptron" in out
@@ -86,9 +73,9 @@ def test_the_command(run, tmp_path):
     assert found["quick"]
 
 
-def test_the_command_fails_when_results_differ(run, tmp_path, monkeypatch):
+def test_the_command_fails_when_results_differ(run_main, tmp_path, monkeypatch):
     pair = [Contender("ours", lambda: 3, 1), Contender("theirs", lambda: 4, 1)]
     monkeypatch.setitem(CASES, "limit", lambda quick: iter([Comparison("data", pair, equal)]))
-    code, out, _ = run("limit", "--quick", "--out", str(tmp_path))
+    code, out, _ = run_main(bench.main, "limit", "--quick", "--out", str(tmp_path))
     assert code == 1
     assert "DIFFERENT: 3 and 4" in out

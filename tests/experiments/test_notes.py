@@ -4,15 +4,12 @@ import contextlib
 import functools
 import importlib
 import io
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import oracles
 import pytest
 
-NOTES = Path(__file__).parents[2] / "experiments" / "notes"
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 NEAR = [[4], [6]], [-1, 1]
 
@@ -44,18 +41,9 @@ KNOWN = {
 @functools.cache
 def report(note):
     """A note's findings and what was printed; each script is run once."""
-    with on_the_path(), contextlib.redirect_stdout(io.StringIO()) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         findings = importlib.import_module(f"note_{note}").main()
     return findings, printed.getvalue()
-
-
-@contextlib.contextmanager
-def on_the_path():
-    sys.path.insert(0, str(NOTES))  # as it is when a script is run, so that it finds _findings
-    try:
-        yield
-    finally:
-        sys.path.remove(str(NOTES))
 
 
 def figures(note, name):
@@ -80,17 +68,6 @@ def test_the_known_errors_are_reported(error):
     note, name, text = KNOWN[error]
     assert text in report(note)[0][name].found
     assert " ".join(text.split()[:3]) in " ".join(report(note)[1].split())
-
-
-def test_a_learns_and_as_the_plain_loop_does():
-    cases = ("and_by_rule", "update", ((-4, 3, 2), 18, 9)), ("score_of_zero", "sign", ((-3, 2, 1), 11, 6))
-    for name, tie, expected in cases:
-        found = figures("a", name)
-        run = oracles.perceptron(*AND, tie=tie)
-        ((bias, weight),) = run.last
-        assert (found["weights"], found["mistakes"], found["passes"]) == expected
-        assert ((bias, *weight), len(run.entries), run.passes) == expected
-    assert figures("a", "score_of_zero")["scores"] == [-3, -2, -1, 0]
 
 
 near = pytest.approx
@@ -120,8 +97,6 @@ def test_figures_are_those_of_pencil_and_paper(name):
 
 
 def test_a_and_b_against_the_plain_loop():
-    states = [(bias, *weight) for ((bias, weight),) in oracles.perceptron(*AND).after_step[:4]]
-    assert states == list(FIGURES["a first_epoch"]["weights"])
     assert "found 0, 1" in figures("a", "labels_of_the_table")["refusal"]
     plain = oracles.perceptron(*AND, start=((100, (0, 0)),), passes=1000)
     assert figures("a", "bound_from_another_start")["mistakes"] == len(plain.entries) == 200

@@ -2,8 +2,9 @@
 
 import ast
 import gzip
-import importlib.util
+import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -33,27 +34,12 @@ def colours(pixels):
 
 
 @pytest.fixture
-def load(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))  # as it is when a script is run, so that it finds _common
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, name, module)  # where its dataclasses look for their annotations
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    sys.modules.pop("_common", None)
-
-
-@pytest.fixture
-def run(load, tmp_path, capsys):
+def run(tmp_path, capsys):
     """Run an experiment; check what all of them promise; return its figures and what it printed."""
 
     def run(name):
         folder = tmp_path / name
-        figures = load(name).main(folder, quick=True)
+        figures = import_module(name).main(folder, quick=True)
         printed = capsys.readouterr().out
         assert all(type(value) is float for value in figures.values())
         pixels = imread(folder / f"{name}.png")[..., :3]
@@ -147,9 +133,9 @@ def test_learning_curves(run):
     assert figures["test"] == pytest.approx(100 * wrong.item(), abs=1e-5)
 
 
-def test_pictures(load, tmp_path, capsys):
+def test_pictures(tmp_path, capsys):
     folder = tmp_path / "new" / "pictures"
-    figures = load("pictures").main(folder, quick=True)
+    figures = import_module("pictures").main(folder, quick=True)
     names = ["bracket.png", "mistakes.png", "path.gif", "path.png", "regions.png"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert capsys.readouterr().out.splitlines()[-5:] == [f"picture: {folder / name}" for name in names]
@@ -164,10 +150,10 @@ def test_pictures(load, tmp_path, capsys):
     assert 0 < figures["iris, wrong"] < 5
 
 
-def test_tagging(run, load, tmp_path):
+def test_tagging(run, tmp_path):
     figures, printed = run("tagging")
     assert figures["rule, averaged"] < figures["rule, last"] < figures["most frequent tag"]
-    script = load("tagging")
+    script = import_module("tagging")
     train, _, test = script.parts(None, quick=True)
     names, ((X, y), (held, tags)) = script.numbered(train, test)
     net = tp.sequences.ChainPerceptron(X.n_features, len(names))
@@ -179,8 +165,8 @@ def test_tagging(run, load, tmp_path):
     assert colours(imread(tmp_path / "tagging" / "transitions.png")[..., :3]) > 50
 
 
-def test_tagging_reads_brown_and_files(load, tmp_path, monkeypatch, capsys):
-    script = load("tagging")
+def test_tagging_reads_brown_and_files(tmp_path, monkeypatch, capsys):
+    script = import_module("tagging")
     (tmp_path / "ca01").write_text("\n\n\tThe/at Jury/nn-tl amis/fw-nns ./.\n\tI'm/ppss+bem 1/2/cd\n")
     first = [("The", "at"), ("Jury", "nn"), ("amis", "nns"), (".", ".")]
     assert script.read(tmp_path) == [first, [("I'm", "ppss"), ("1/2", "cd")]]
@@ -188,15 +174,15 @@ def test_tagging_reads_brown_and_files(load, tmp_path, monkeypatch, capsys):
     assert script.read(tmp_path / "x.conll") == [[("The", "DT"), ("dog", "NN-TL")], [("runs", "VB")]]
     monkeypatch.setattr(sys, "argv", ["tagging.py", str(tmp_path / "x.conll")])
     with pytest.raises(SystemExit, match="2"):
-        load("_common").command_line(script.main, tmp_path / "out", "about", "data")
+        import_module("_common").command_line(script.main, tmp_path / "out", "about", "data")
     assert "2 sentences; give at least 10" in capsys.readouterr().err
 
 
-def test_ocr_letters(run, load, tmp_path):
+def test_ocr_letters(run, tmp_path):
     figures, printed = run("ocr_letters")
     assert figures["generated, words"] < figures["generated, letters"]
     assert figures["generated, words"] == pytest.approx(figures["generated, words, last epoch"])
-    script = load("ocr_letters")
+    script = import_module("ocr_letters")
     [(_, train, test)] = script.parts(None, quick=True)
     net = tp.MulticlassPerceptron(128, 26)
     letters, held = train.pixels, test.pixels
@@ -206,9 +192,9 @@ def test_ocr_letters(run, load, tmp_path):
     assert f"{figures['generated, words']:.1f}" in printed
 
 
-def test_ocr_letters_of_a_file(load, tmp_path):
+def test_ocr_letters_of_a_file(tmp_path):
     """Words in the format of letter.data: number, letter, next, word, position, fold, 128 pixels."""
-    script, draw, lines = load("ocr_letters"), np.random.default_rng(3), []
+    script, draw, lines = import_module("ocr_letters"), np.random.default_rng(3), []
     words = ["ab", "c", "dee", "f", "gh", "i", "j"]
     pixels = [draw.integers(0, 2, (len(word), 128)) for word in words]
     for number, (word, rows) in enumerate(zip(words, pixels, strict=True)):
@@ -240,8 +226,8 @@ def _curves(folder):
 
 
 @plain_lightning
-def test_lightning_script(load, tmp_path, capsys):
-    script = load("lightning_script")
+def test_lightning_script(tmp_path, capsys):
+    script = import_module("lightning_script")
     given = ["--head", "logistic", "--lr", "0.02", "--epochs", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
     script.main(script.parser.parse_args(given))
     printed = capsys.readouterr().out
@@ -264,8 +250,8 @@ def test_lightning_script(load, tmp_path, capsys):
 
 
 @plain_lightning
-def test_own_module(load, tmp_path, capsys):
-    errors = load("own_module").main(tmp_path, quick=True)
+def test_own_module(tmp_path, capsys):
+    errors = import_module("own_module").main(tmp_path, quick=True)
     printed = capsys.readouterr().out
     assert list(errors) == ["one line, perceptron loss", "2-16-16-1, logistic loss"]
     for name, error in errors.items():
@@ -277,8 +263,8 @@ def test_own_module(load, tmp_path, capsys):
 
 
 @plain_lightning
-def test_deep_xor(load, tmp_path, capsys):
-    script = load("deep_xor")
+def test_deep_xor(tmp_path, capsys):
+    script = import_module("deep_xor")
     figures = script.main(tmp_path, quick=True)
     nets = ("2-2-1", "2-4-1", "2-4-4-1")
     assert [figures[f"parity-2 {net} seeds"] for net in nets] == [2, 2, 2]
@@ -296,9 +282,9 @@ def test_deep_xor(load, tmp_path, capsys):
 
 
 @pytest.mark.processes
-def test_optuna_search(load, tmp_path, capsys):
+def test_optuna_search(tmp_path, capsys):
     processes.context()  # those of the search are forked, too
-    script = load("optuna_search")
+    script = import_module("optuna_search")
     figures = script.main(tmp_path, quick=True, processes=2)
     study = optuna.load_study(storage=script.journal(tmp_path), study_name=script.NAME)
     assert figures["trials"] == len(study.trials) == 6
@@ -341,10 +327,7 @@ def _cancer():
 
 
 def _several(rank, size):
-    spec = importlib.util.spec_from_file_location("several_processes", EXPERIMENTS / "several_processes.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main(quick=True)
+    return runpy.run_path(str(EXPERIMENTS / "several_processes.py"))["main"](quick=True)
 
 
 @pytest.mark.processes

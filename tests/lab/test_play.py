@@ -19,6 +19,7 @@ import oracles
 import pytest
 import torch
 from node import run_node
+from refusals import refusals
 from scipy.sparse import csr_array
 
 import torchperc as tp
@@ -37,9 +38,6 @@ def content_in(html):
 def shown(tmp_path):
     """What the page of these arguments shows."""
     return lambda *data, **options: content_in(tp.play(*data, out=tmp_path / "page.html", **options).html)
-
-
-# --- one file -----------------------------------------------------------------------------------------------------
 
 
 def test_the_page_is_one_small_file_that_asks_for_nothing():
@@ -86,9 +84,6 @@ def test_names_cannot_break_out_of_the_page(name):
         assert html.count(tag) == PAGE.count(tag), tag
 
 
-# --- examples and dialects ----------------------------------------------------------------------------------------
-
-
 PRESETS = content_in(PAGE)["presets"]
 
 
@@ -115,9 +110,6 @@ def test_dialects_are_those_of_the_rules():
         conventions = {"biasStep": dialect.bias_step, **{n: getattr(dialect, n) for n in ("tie", "order", "lr")}}
         about = {name: getattr(dialect, name) for name in ("id", "name", "remark", "select")}
         assert each == {**about, "conventions": conventions}
-
-
-# --- data of the user ---------------------------------------------------------------------------------------------
 
 
 def test_labels_of_any_kind_are_shown_by_their_names(shown):
@@ -185,37 +177,11 @@ def test_conventions_of_a_trainer(shown):
     assert made["start"]["conventions"] == {**given, "biasStep": "radius", "maxEpochs": 7}
 
 
-# --- logs ---------------------------------------------------------------------------------------------------------
-
-
 def a_run(draw, classes=None, features=2, count=16, **options):
     X, y = oracles.integers(draw, count=count, width=features, classes=classes)
     net = tp.Perceptron(features) if classes is None else tp.MulticlassPerceptron(features, classes)
     net = net.double()
     return tp.RuleTrainer(**{"max_epochs": 5, **options}).fit(net, torch.tensor(X, dtype=torch.float64) / 8, y), net
-
-
-RUNS = [
-    {}, {"tie": "sign", "order": "shuffled"}, {"lr": 0.3}, {"bias_step": "radius"}, {"bias_step": "none", "margin": 0.5},
-    {"classes": 3}, {"classes": 4, "order": "random-mistake", "tie": "sign"}, {"features": 5},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", RUNS, ids=str)
-def test_a_log_comes_back_from_json(options, tmp_path):
-    result, net = a_run(1, **options)
-    result.log.save(tmp_path / "log.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["log.json"]
-    again = tp.MistakeLog.load(tmp_path / "log.json")
-    assert again.equals(result.log)
-    assert torch.equal(again.last().weight, net.weight)
-    assert torch.equal(again.last().bias, net.bias)
-    X = result.log.problem.samples.dense()
-    assert torch.equal(again.voted().scores(X), result.log.voted().scores(X))
-    assert again.to_json() == result.log.to_json()
-    tp.MistakeLog.load(tmp_path / "log.json", X, result.log.y)
-    with pytest.raises(ValueError, match=r"log.json belongs to other data"):
-        tp.MistakeLog.load(tmp_path / "log.json", X + 1, result.log.y)
 
 
 def test_a_log_of_sparse_samples_comes_back_bound_to_them(tmp_path):
@@ -242,42 +208,36 @@ def changed(**changes):
     return entries | {name: change(entries[name]) if callable(change) else change for name, change in changes.items()}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": "log"}, '"format"'),
-        ({"version": 2}, "version 2"),
-        ({"index": lambda a: [99, *a[1:]]}, '"index".*from 0 to 15'),
-        ({"index": lambda a: [0.5, *a[1:]]}, '"index".*float64'),
-        ({"index": lambda a: [None, *a[1:]]}, '"index".*object'),
-        ({"index": 3}, '"index".*int'),
-        ({"step": lambda a: a[:-1]}, '"step"'),
-        ({"step": lambda a: a[::-1]}, '"step"'),
-        ({"coef": lambda a: [-c for c in a]}, '"coef"'),
-        ({"coef": lambda a: [1e400, *a[1:]]}, "Infinity"),
-        ({"coef": lambda a: [10**400, *a[1:]]}, '"coef"'),
-        ({"wrong": lambda a: [-w for w in a]}, '"wrong"'),
-        ({"wrong": lambda a: [0, *a[1:]]}, '"wrong".*0'),
-        ({"labels": lambda a: a[:-1]}, 'labels has 15'),
-        ({"points": lambda a: [a[0][:1], *a[1:]]}, '"points"'),
-        ({"points": lambda a: [[float("nan"), 0], *a[1:]]}, "NaN"),
-        ({"start": {"weight": [[0, 0]]}}, "'bias'"),
-        ({"start": {"weight": [[0, 0], [0, 0]], "bias": [0]}}, '"weight".*2, 2'),
-        ({"classes": 1}, 'classes=1'),
-        ({"steps": lambda a: a + 1}, '"epoch_ends" ends at 48'),
-        ({"bias_scale": -1}, 'bias_scale=-1'),
-        ({"scale": "1"}, "scale.*'1'"),
-        ({"dtype": "int8"}, "dtype='int8'"),
-        ({"dtype": "float32", "points": lambda a: [[1e39, 0], *a[1:]]}, '"points".*float32'),
-        ({"cost": [-1.0] * 16}, '"cost"'),
-        ({"projection": {}}, "more features"),
-    ],
+test_json_that_is_no_log_is_refused = refusals(
+    ({"format": "log"}, '"format"'),
+    ({"version": 2}, "version 2"),
+    ({"index": lambda a: [99, *a[1:]]}, '"index".*from 0 to 15'),
+    ({"index": lambda a: [0.5, *a[1:]]}, '"index".*float64'),
+    ({"index": lambda a: [None, *a[1:]]}, '"index".*object'),
+    ({"index": 3}, '"index".*int'),
+    ({"step": lambda a: a[:-1]}, '"step"'),
+    ({"step": lambda a: a[::-1]}, '"step"'),
+    ({"coef": lambda a: [-c for c in a]}, '"coef"'),
+    ({"coef": lambda a: [1e400, *a[1:]]}, "Infinity"),
+    ({"coef": lambda a: [10**400, *a[1:]]}, '"coef"'),
+    ({"wrong": lambda a: [-w for w in a]}, '"wrong"'),
+    ({"wrong": lambda a: [0, *a[1:]]}, '"wrong".*0'),
+    ({"labels": lambda a: a[:-1]}, 'labels has 15'),
+    ({"points": lambda a: [a[0][:1], *a[1:]]}, '"points"'),
+    ({"points": lambda a: [[float("nan"), 0], *a[1:]]}, "NaN"),
+    ({"start": {"weight": [[0, 0]]}}, "'bias'"),
+    ({"start": {"weight": [[0, 0], [0, 0]], "bias": [0]}}, '"weight".*2, 2'),
+    ({"classes": 1}, 'classes=1'),
+    ({"steps": lambda a: a + 1}, '"epoch_ends" ends at 48'),
+    ({"bias_scale": -1}, 'bias_scale=-1'),
+    ({"scale": "1"}, "scale.*'1'"),
+    ({"dtype": "int8"}, "dtype='int8'"),
+    ({"dtype": "float32", "points": lambda a: [[1e39, 0], *a[1:]]}, '"points".*float32'),
+    ({"cost": [-1.0] * 16}, '"cost"'),
+    ({"projection": {}}, "more features"),
+    by=lambda changes: tp.MistakeLog.from_json(json.dumps(changed(**changes))),
+    error=ValueError,
 )  # fmt: skip
-def test_json_that_is_no_log_is_refused(changes, message, tmp_path):
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps(changed(**changes)))
-    with pytest.raises(ValueError, match=f"log.json .*{message}"):
-        tp.MistakeLog.load(path)
 
 
 def test_what_is_no_json_or_lacks_an_entry_is_refused():
@@ -411,9 +371,6 @@ def test_a_log_in_a_file_is_bound_to_its_data(shown, tmp_path):
     assert made["recorded"]["points"] == X.float().tolist()
     with pytest.raises(ValueError, match="belongs to other data"):
         shown(X.float() + 1, names, log=tmp_path / "run.npz")
-
-
-# --- in Python, outside a notebook and in one ---------------------------------------------------------------------
 
 
 def test_play_writes_the_page_and_opens_it_unless_out_is_given(tmp_path, monkeypatch, capsys):

@@ -67,10 +67,12 @@ def put(page, x, y):
     page.mouse.click(*pixel(page, x, y))
 
 
-def drag(page, start, end):
-    page.mouse.move(*pixel(page, *start))
+def drag(page, start, end, plane="rule-plane", during=()):
+    """Drag a point, and look at what the page shows before it is let go."""
+    page.mouse.move(*pixel(page, *start, plane))
     page.mouse.down()
-    page.mouse.move(*pixel(page, *end), steps=5)
+    page.mouse.move(*pixel(page, *end, plane), steps=5)
+    shows(page, dict(during))
     page.mouse.up()
 
 
@@ -153,9 +155,6 @@ def compared(page, result, net):
     assert numbers(page, "[data-test=weights]") == pytest.approx(wanted, rel=1e-5)
 
 
-# --- points -----------------------------------------------------------------------------------------------------------
-
-
 def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     page = opened()
     click(page, "clear")
@@ -170,10 +169,9 @@ def test_points_are_put_down_on_quarters_dragged_and_deleted(opened):
     near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1), (1, -1, 1)])
     page.mouse.click(*pixel(page, 1, -1), button="right")
     near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1)])
-    page.keyboard.press("Control+z")
-    near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1), (1, -1, 1)])
-    page.keyboard.press("Control+z")  # the whole drag is one step back
-    near(points(page), [(-0.5, -0.25, 0), (0.5, 0.75, 1), (1, -1, 1)])
+    for x, y in ((1, 0.25), (0.5, 0.75)):  # the whole drag is one step back
+        page.keyboard.press("Control+z")
+        near(points(page), [(-0.5, -0.25, 0), (x, y, 1), (1, -1, 1)])
     page.keyboard.press("Control+y")
     click(page, "mode-delete")
     put(page, 1, 0.25)
@@ -194,8 +192,7 @@ def test_a_run_follows_its_points_and_classes(opened):
     page = opened("preset=XOR")
     shows(page, {"[data-test=verdict]": 0})  # what will happen is not told before it happens
     click(page, "end", then={"[data-test=verdict]": "cycling"})
-    drag(page, (1, 1), (1, 1.25))
-    drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
+    drag(page, (1, 1), (-0.5, 0.5))  # now a line does it
     shows(page, {"[data-test=verdict]": "separated"})
     X = torch.tensor([[x, y] for x, y, _ in points(page)])
     labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
@@ -242,9 +239,6 @@ def test_every_example_is_shown_with_its_conventions(opened):
         reads(page, {"#rule-step .step-title": "Start"})
         click(page, "end")
         expect(page.locator("[data-test=verdict]")).not_to_be_empty()
-
-
-# --- the log ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_sixth_mistake_of_and_word_by_word_and_its_vectors_in_the_plane(opened):
@@ -314,9 +308,6 @@ def test_averaged_voted_and_pocket_are_laid_over(opened):
     expect(page.get_by_text("those around the current one")).to_have_count(0)
 
 
-# --- conventions ------------------------------------------------------------------------------------------------------
-
-
 CONVENTIONS = [
     ("biasStep", "bias_step", "radius"), ("order", "order", "shuffled"), ("lr", "lr", 0.5), ("margin", "margin", 2.0),
     ("maxEpochs", "max_epochs", 3), ("seed", "seed", 7), ("margin", "margin", 0.0), ("tie", "tie", "sign"),
@@ -371,9 +362,6 @@ def test_two_conventions_side_by_side(opened):
     click(page, "both-step", reading={"#second-place": "1 of 18"})
 
 
-# --- proofs -----------------------------------------------------------------------------------------------------------
-
-
 def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     page = opened("view=proof")
     shows(page, {"[data-test=decision]": "Separable", "#proof-text": "γ = √(1/8) ≈ 0.353553"})
@@ -382,11 +370,7 @@ def test_and_has_a_widest_strip_and_xor_a_point_in_both_hulls(opened):
     assert page.locator("#proof-check tbody td:last-child").all_inner_texts() == ["3", "1", "1", "1"]
     choose(page, then={"[data-test=decision]": "Not separable", "#proof-text": "(1/2, 1/2)"}, preset="XOR")
     shows(page, {"#proof-text": "1/2·(0, 1) + 1/2·(1, 0)", "#proof-plane .hull": 2})
-    page.mouse.move(*pixel(page, 1, 1, "proof-plane"))
-    page.mouse.down()
-    page.mouse.move(*pixel(page, -0.5, 0.5, "proof-plane"), steps=4)  # while it is dragged, the proof follows
-    shows(page, {"[data-test=decision]": "Separable"})
-    page.mouse.up()
+    drag(page, (1, 1), (-0.5, 0.5), "proof-plane", during={"[data-test=decision]": "Separable"})
 
 
 def test_classes_that_touch_and_several_classes_are_proved(opened):
@@ -395,16 +379,10 @@ def test_classes_that_touch_and_several_classes_are_proved(opened):
     shows(page, {"[data-test=decision]": "the classes touch", "#proof-text": "w = (0, 2), b = 0"})
     assert page.locator("#proof-plane .line.now").evaluate("(line) => line.getBBox().height") == 0
     choose(page, then={"[data-test=decision]": "Separable"}, preset="three")
-    drag_from = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
-    page.mouse.move(*pixel(page, *drag_from, "proof-plane"))
-    page.mouse.down()
-    page.mouse.move(*pixel(page, 0.75, -0.5, "proof-plane"), steps=3)  # into the middle of another class
-    page.mouse.up()
+    first = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
+    drag(page, first, (0.75, -0.5), "proof-plane")  # into the middle of another class
     shows(page, {"[data-test=decision]": "Not separable"})
     assert page.locator("[data-test=certificate] tbody tr").count() >= 2
-
-
-# --- in and out -------------------------------------------------------------------------------------------------------
 
 
 CSV = "height,weight,kind\n0.5,1,cat\n-1,0.25,dog\n1.5,-0.75,cat\n"
@@ -551,9 +529,6 @@ def test_points_log_and_picture_are_saved(opened, tmp_path):
     picture = Image.open(tmp_path / "rule.png").convert("RGB")
     assert picture.width >= 1000
     assert {(0, 114, 178), (230, 159, 0)} <= {colour for _, colour in picture.getcolors(1 << 20)}  # of the classes
-
-
-# --- keys, sizes, looks -----------------------------------------------------------------------------------------------
 
 
 def test_everything_by_keyboard(opened):
@@ -704,9 +679,6 @@ def test_every_text_stands_out_from_what_is_behind_it(opened):
             assert min(found)[0] >= 4.5, min(found)
 
 
-# --- what Python puts in ----------------------------------------------------------------------------------------------
-
-
 def test_a_recorded_run_is_replayed_until_it_is_edited(opened, tmp_path):
     X, y = AND
     trainer = tp.RuleTrainer(tie="sign", max_epochs=3)
@@ -775,9 +747,6 @@ def test_a_point_that_is_put_down_in_the_frame_reaches_the_notebook(opened, tmp_
     assert page.evaluate("window.saved.every(({points, labels}) => points.length === labels.length)")
 
 
-# --- gradient descent and the two-layer net ---------------------------------------------------------------------------
-
-
 THREE = "-1,-1,0\n-1,-0.75,0\n1,-1,1\n1,-0.75,1\n0,1,2\n0.25,1,2"
 
 
@@ -798,10 +767,9 @@ def weights_of(page):
 def test_stochastic_steps_end_where_the_rule_ends_and_a_link_brings_them_back(opened):
     steps = {"gradient_head": "perceptron", "gradient_mode": "stochastic"}
     page = opened("view=gradient", **steps)
-    click(page, "gradient-more")
+    done = {"#gradient-standing": "The gradient is 0", "[data-test=gradient-errors]": "0 / 4"}
+    click(page, "gradient-more", then=done)
     assert (weights_of(page), step_of(page, "gradient")) == ([3, 2, -4], (36, 36))
-    shows(page, {"#gradient-standing": "The gradient is 0"})
-    assert part(page, "gradient-errors").inner_text() == "0 / 4"
     page.click("#gradient-play")  # at the end it plays once more
     page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) < 36")
     click(page, "gradient-play")
@@ -861,8 +829,7 @@ def test_more_than_two_classes_and_the_script_of_the_same_steps(opened):
     page.fill("#csv-text", THREE)
     click(page, "csv-use", then={"#gradient-many": "class 1 is +1, all others are −1"})
     choose(page, then={"#gradient-many": "class 2 is +1"}, gradient_positive="2")
-    click(page, "gradient-more")
-    assert part(page, "gradient-errors").inner_text() == "0 / 6"
+    click(page, "gradient-more", reading={"[data-test=gradient-errors]": "0 / 6"})
     click(page, "clear", then={"#gradient-standing": "Put down points"})
     expect(page.locator("#gradient-surface")).to_be_hidden()
     click(page, "tab-twolayer", then={"#twolayer-standing": "Put down points"})
@@ -879,9 +846,8 @@ def test_the_net_begins_with_xor_learns_it_and_has_starts_by_name(opened):
     page = opened("view=twolayer")
     expect(page.locator("#preset")).to_have_value("XOR")
     assert part(page, "twolayer-errors").inner_text() != "0 / 4"
-    click(page, "twolayer-more")
+    click(page, "twolayer-more", reading={"[data-test=twolayer-errors]": "0 / 4"})
     expect(part(page, "twolayer-verdict")).to_have_attribute("data-standing", "solved")
-    assert part(page, "twolayer-errors").inner_text() == "0 / 4"
     net = tp.lab.xor.train([0], steps=100, dtype=torch.float64).net(0)
     rows = page.locator("#twolayer-weights tbody tr")
     for k in range(2):

@@ -38,9 +38,6 @@ answer = questions.map(({data, conventions, asked}) => {
 """
 
 
-# --- data sets and conventions ----------------------------------------------------------------------------------------
-
-
 def grid(chance, reach=96):
     """A number of the 1/64 grid."""
     return chance.randint(-reach, reach) / 64
@@ -113,9 +110,6 @@ def python_bracket(case, log, t):
     return (-math.inf if fixed else found.lower), found.upper
 
 
-# --- the rule and its log ---------------------------------------------------------------------------------------------
-
-
 def test_every_run_and_what_follows_from_its_log_is_that_of_python():
     verdicts, mistakes = [], 0
     for number, (case, made) in enumerate(zip(cases(), run_node(CORE, RUN, cases()), strict=True)):
@@ -152,9 +146,6 @@ def test_every_run_and_what_follows_from_its_log_is_that_of_python():
         mistakes += result.mistakes
     assert (len(verdicts) >= 300, mistakes > 2000) == (True, True)
     assert all(verdicts.count(name) > 25 for name in ("SEPARATED", "CYCLING", "BUDGET"))
-
-
-# --- what is not on the grid, and what is refused ---------------------------------------------------------------------
 
 
 def test_sums_that_round_are_decided_exactly_as_in_python():
@@ -217,9 +208,6 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
         ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 1, 1], *[["SEPARATED", [], 0, 0]] * 3,
     ]  # fmt: skip
     assert all(isinstance(message, str) and message.endswith(".") for message in found["refused"]), found["refused"]
-
-
-# --- the proof --------------------------------------------------------------------------------------------------------
 
 
 PROVE = """
@@ -307,34 +295,26 @@ def test_the_strip_is_the_widest():
         assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
 
 
-def test_a_point_in_both_hulls_is_a_mean_of_either_class():
-    for data, proof in proofs(2, separable=False):
-        fractions = {each["index"]: Fraction(each["fraction"]) for each in proof["weights"]}
-        assert (len(fractions) <= 4, min(fractions.values()) > 0) == (True, True), data
-        assert all(each["rival"] == 1 - data["labels"][each["index"]] for each in proof["weights"]), data
-        for label in (0, 1):
-            own = {i: part for i, part in fractions.items() if data["labels"][i] == label}
-            assert sum(own.values()) == 1, data
-            mean = [sum(part * Fraction(data["points"][i][j]) for i, part in own.items()) for j in (0, 1)]
-            assert exact([proof["point"]]) == [mean], data
-        # a weakly separating line has no point on the wrong side
-        assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
-        if proof["weight"] is not None:
-            found = [slack for (slack,) in slacks(data, proof)]
-            assert min(found) == 0 < max(found), data
-
-
-def test_with_many_classes_a_mean_of_the_differences_is_zero():
-    for data, proof in proofs(3, separable=False):
-        total = [[Fraction(0)] * 3 for _ in range(data["classes"])]
+def test_a_mean_of_the_differences_is_zero_and_with_two_classes_a_point_in_both_hulls():
+    for data, proof in [*proofs(2, separable=False), *proofs(3, separable=False)]:
+        total, means, two = [[Fraction(0)] * 3 for _ in range(data["classes"])], {}, data["classes"] == 2
         for each in proof["weights"]:
-            fraction, phi = Fraction(each["fraction"]), [*map(Fraction, data["points"][each["index"]]), Fraction(1)]
-            assert fraction > 0, data
-            assert each["rival"] != data["labels"][each["index"]], data
-            for k, sign in ((data["labels"][each["index"]], 1), (each["rival"], -1)):
-                total[k] = [value + sign * fraction * feature for value, feature in zip(total[k], phi, strict=True)]
-        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == 1, data
+            fraction, label = Fraction(each["fraction"]), data["labels"][each["index"]]
+            part = [fraction * Fraction(value) for value in (*data["points"][each["index"]], 1)]
+            assert (fraction > 0, each["rival"] != label) == (True, True), data
+            for k, sign in ((label, 1), (each["rival"], -1)):
+                total[k] = [value + sign * feature for value, feature in zip(total[k], part, strict=True)]
+            means[label] = [value + feature for value, feature in zip(means.get(label, [0] * 3), part, strict=True)]
         assert not any(value for row in total for value in row), data
+        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == (2 if two else 1), data
+        if two:
+            assert len({each["index"] for each in proof["weights"]}) == len(proof["weights"]) <= 4, data
+            assert means[0] == means[1] == [*exact([proof["point"]])[0], 1], data
+            # a weakly separating line has no point on the wrong side
+            assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
+            if proof["weight"] is not None:
+                found = [slack for (slack,) in slacks(data, proof)]
+                assert min(found) == 0 < max(found), data
 
 
 def test_the_mistake_bound_is_the_theorys():
@@ -354,16 +334,13 @@ def test_the_mistake_bound_is_the_theorys():
     assert finite > 20
 
 
-def test_gates_one_class_and_no_points():
+def test_hulls_and_proofs_of_one_class_and_of_no_points():
     corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
-    sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
+    sets = [([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
     program = """Rational.prototype.toJSON = Rational.prototype.toString;
     answer = questions.map((data) => [prove(data), boundOf(data, {}), hullsOf({...data, labels: data.labels.map(() => 0), classes: 1}, wholePoints(data.points).whole)[0]]);"""
     questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
-    xor, and_, one, none = run_node(CORE, program, questions)
-    assert xor[0]["point"] == ["1/2", "1/2"]
-    assert [(each["index"], each["fraction"]) for each in xor[0]["weights"]] == [(i, "1/2") for i in range(4)]
-    assert (and_[0]["weight"], and_[0]["bias"], and_[0]["gammaSquared"]) == ([["2", "2"]], ["-3"], "1/8")
+    and_, one, none = run_node(CORE, program, questions)
     assert (and_[1]["bound"], and_[1]["gammaSquared"], and_[2]) == (51, "1/17", [0, 2, 3, 1])
     assert [each[0] for each in (one, none)] == [{"kind": "empty", "separable": True}] * 2
     assert (one[1]["bound"], none[1]["bound"], one[2], none[2]) == (2, 0, [0, 1], [])
@@ -383,9 +360,6 @@ def test_fractions_are_exact_and_turn_back_into_the_nearest_number():
     assert found["exact"] == [[str(Fraction(value)), value] for value in numbers]
     assert found["nearest"] == [float(Fraction(a, b)) for a, b in pairs]
     assert found["sums"] == [str(Fraction(0.1) + Fraction(0.2)), "-5/3", "-1/2", 1]
-
-
-# --- gradient descent -----------------------------------------------------------------------------------------------
 
 
 HEADS = {"perceptron": tp.PerceptronHead, "lms": tp.LMSHead, "logistic": tp.LogisticHead}
@@ -498,18 +472,6 @@ def net_cases():
     return cases
 
 
-def rule_cases():
-    """Stochastic steps on the perceptron criterion, of learning rates that are exact."""
-    cases = []
-    for seed in range(200, 236):
-        tie = TIES[seed // 3 % 3]
-        start = AWAY if seed % 2 or tie == "strict" else ZERO  # from zero a strict tie never moves, and a rule warns
-        settings = {"head": "perceptron", "mode": "stochastic", "lr": (1, 0.5, 2)[seed % 3], "tie": tie}
-        order = {"order": ("given", "shuffled")[seed // 5 % 2], "seed": seed, "start": start}
-        cases.append(({**settings, **order}, *samples(seed, 5 + seed % 4)))
-    return cases
-
-
 def ending_cases():
     """How runs end: by divergence beyond the limit of LMS, by a gradient of zero, and by the largest number of steps."""
     X, y = samples(1)
@@ -522,7 +484,6 @@ def ending_cases():
 
 SCORES = torch.tensor([-800.0, -3.5, -1e-9, 0.0, 0.0, 1e-9, 2.0, 800.0, -800.0, 40.0], dtype=torch.float64)
 SIGNS = torch.tensor([1, -1, 1, 1, -1, -1, 1, 1, -1, -1])
-RULE_EPOCHS = 16
 LIMITS = [(name, size) for name in HEADS for size in (1, 3, 8)]
 LINE = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], dtype=torch.float64), torch.tensor([-1, -1, 1])
 FRAME = {"x": [-2.0, 2.0], "y": [-1.0, 3.0]}
@@ -536,7 +497,6 @@ def answers():
         "slopes": [{"scores": SCORES.tolist(), "signs": SIGNS.tolist(), "tie": tie} for tie in TIES],
         "path": [
             *({"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in path_cases()),
-            *({"samples": as_json(X, y), "settings": s, "steps": RULE_EPOCHS * len(X)} for s, X, y in rule_cases()),
             *ending_cases(),
         ],
         "run": [{"samples": as_json(X, y), "settings": s, "steps": STEPS} for s, X, y in net_cases()],
@@ -582,26 +542,6 @@ def test_paths_and_their_gradients_are_those_of_autograd(answers):
             weight, bias = torch.autograd.grad(loss, (net.weight, net.bias))
             own = [loss.item(), *weight[0].tolist(), bias.item()]
             assert [gradient["loss"], *gradient["weight"], gradient["bias"]] == pytest.approx(own, **NEAR)
-
-
-def test_stochastic_steps_on_the_criterion_are_the_rule_and_those_of_descend(answers):
-    found = answers["path"][len(path_cases()) :]
-    moved = 0
-    for (settings, X, y), path in zip(rule_cases(), found, strict=False):
-        net, again = linear_net(settings["start"]), linear_net(settings["start"])
-        options = {name: settings[name] for name in ("tie", "lr", "order", "seed")}
-        result = tp.RuleTrainer(max_epochs=RULE_EPOCHS, **options).fit(net, X, y)
-        last = path["states"][-1]["weight"], path["states"][-1]["bias"]
-        assert last == (net.weight[0].tolist(), net.bias.item()), settings
-        moves = [(move["batch"][0], move["gradient"]) for move in path["moves"]]
-        made = [i for i, gradient in moves if any((*gradient["weight"], gradient["bias"]))]
-        assert made == result.log.sample.tolist()
-        moved += len(made)
-        if settings["order"] == "given":
-            for _ in range(RULE_EPOCHS):
-                tp.descend(again, tp.PerceptronHead(tie=settings["tie"]), X, y, settings["lr"])
-            assert last == (again.weight[0].tolist(), again.bias.item())
-    assert moved > 100
 
 
 def test_a_path_says_how_it_ended(answers):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from refusals import refusals
 from scipy.stats import binomtest
 
 import torchperc as tp
@@ -44,9 +45,6 @@ def net_of(weight1, bias1, weight2, bias2, activation="relu"):
 
 def same_weights(one, other):
     return all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
-
-
-# --- members ------------------------------------------------------------------------------------------------------
 
 
 HEADS = (LMS, tp.LMSHead("0/1"), tp.PerceptronHead())
@@ -99,9 +97,6 @@ def test_what_is_recorded():
     assert torch.equal(result.curves, every.curves[result.recorded])
     assert torch.equal(result.loss, result.curves[-1])
     assert len(xorlab.train([0], steps=2000).recorded) == 201
-
-
-# --- kinds --------------------------------------------------------------------------------------------------------
 
 
 # relu(x₁ + x₂ − ½) and relu(x₁ + x₂ − 3/2) solve it: 4·a − 16·b − 1 is −1, 1, 1, −3
@@ -192,33 +187,25 @@ def test_boundary(inputs, head):
     assert image.get_array()[row, column].tolist() == y.tolist()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: xorlab.train([]), r"seeds=\[\]"),
-        (lambda: xorlab.train(1000), "seeds=1000.*range"),
-        (lambda: xorlab.train([0, -1]), "seeds=-1"),
-        (lambda: xorlab.train([0.5]), "seeds must be an integer"),
-        (lambda: xorlab.train([0], 0), "hidden=0"),
-        (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
-        (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
-        (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
-        (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
-        (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
-        (lambda: xorlab.train([0], head="logistic"), "head .*found str"),
-        (lambda: xorlab.train([0], steps=1).net(1), "k=1"),
-        (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
-        (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
-        (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
-        (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
-    ],
+test_wrong_values_are_named = refusals(
+    (lambda: xorlab.train([]), r"seeds=\[\]"),
+    (lambda: xorlab.train(1000), "seeds=1000.*range"),
+    (lambda: xorlab.train([0, -1]), "seeds=-1"),
+    (lambda: xorlab.train([0.5]), "seeds must be an integer"),
+    (lambda: xorlab.train([0], 0), "hidden=0"),
+    (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
+    (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
+    (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
+    (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
+    (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
+    (lambda: xorlab.train([0], head="logistic"), "head .*found str"),
+    (lambda: xorlab.train([0], steps=1).net(1), "k=1"),
+    (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
+    (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
+    (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
+    (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
+    error=(ValueError, TypeError, IndexError),
 )
-def test_wrong_values_are_named(call, message):
-    with pytest.raises((ValueError, TypeError, IndexError), match=message):
-        call()
-
-
-# --- the command --------------------------------------------------------------------------------------------------
 
 
 def test_the_command(call, tmp_path):

@@ -1,7 +1,9 @@
 """Parameter mixing in several processes, against a plain loop in fractions."""
 
 import builtins
+import os
 import re
+import signal
 from fractions import Fraction
 from functools import partial
 
@@ -10,6 +12,7 @@ import oracles
 import processes
 import pytest
 import torch
+from refusals import refusals
 from scipy.sparse import csr_array
 
 import torchperc as tp
@@ -150,9 +153,6 @@ def test_selections_weights_and_storage():
     assert {each[3] for each in processes.run(2, _fit, X.astype(float), y, {}, None)} == {Verdict.CYCLING}
 
 
-# --- resuming ---
-
-
 def _epochs(rank, size, X, y, options, state, count):
     net = _net(X.shape[1])
     run = tp.RuleTrainer(**options).start(net, _own(X, rank, size), _own(y, rank, size))
@@ -184,9 +184,6 @@ def test_resuming_is_the_undisturbed_run():
         assert "belongs to other data" in str(error)
 
 
-# --- bad input ---
-
-
 def _failing(kind, problem, weights, ids):
     if kind is not None:
         raise kind("odd sample")
@@ -204,6 +201,8 @@ def _bad(rank, size, what):
         X, net = X[:, :2], _net(2)
     elif what == "options" and last:
         options["lr"] = 0.5
+    elif what == "class_weight":
+        options["class_weight"] = {1: 2.0, -1: 1.0 + last}
     elif what == "start" and last:
         torch.nn.init.ones_(net.weight)
     elif what == "labels" and last:
@@ -226,6 +225,7 @@ def _bad(rank, size, what):
     [
         ("width", "X differs between processes: 'dense, torch.float64, 3 features' in process 0"),
         ("options", "lr differs between processes: 1.0 in process 0, 0.5 in process 1"),
+        ("class_weight", "class_weight differs between processes"),
         ("start", "net.weight differs between processes"),
         ("labels", "process 1 of 2: y must hold -1 and +1"),
         ("nan", "process 1 of 2: X[0, 0] = nan"),
@@ -265,19 +265,15 @@ def test_an_engine_of_ones_own_is_the_same_in_every_process():
     assert first == second > 0
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"distributed": "exact"}, "distributed='exact' is unknown"),
-        ({"distributed": "mix", "kernel": "rbf"}, "a kernel cannot be used with distributed='mix'"),
-        ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
-        ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
-        ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),
-    ],
+test_options_without_meaning_are_refused = refusals(
+    ({"distributed": "exact"}, "distributed='exact' is unknown"),
+    ({"distributed": "mix", "kernel": "rbf"}, "a kernel cannot be used with distributed='mix'"),
+    ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
+    ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
+    ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),
+    by=lambda options: tp.RuleTrainer(**options),
+    error=ValueError,
 )
-def test_options_without_meaning_are_refused(options, text):
-    with pytest.raises(ValueError, match=re.escape(text)):
-        tp.RuleTrainer(**options)
 
 
 def test_one_process_without_a_group_is_the_plain_rule(monkeypatch):
@@ -292,3 +288,49 @@ def test_one_process_without_a_group_is_the_plain_rule(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ValueError, match="no process group"):
         tp.RuleTrainer(distributed="mix").fit(_net(), X, y)
+
+
+def _talk(rank, size):
+    mine = torch.tensor([float(rank), 1.0])
+    return process_group.all_reduce(mine).tolist(), process_group.all_stack(mine).tolist(), process_group.gather(rank)
+
+
+@pytest.mark.processes
+def test_collectives_are_in_the_order_of_the_processes():
+    assert processes.run(3, _talk) == [([3, 3], [[0, 1], [1, 1], [2, 1]], [0, 1, 2])] * 3
+
+
+def _die(rank, size):
+    process_group.all_reduce(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return process_group.all_reduce(torch.ones(1))
+
+
+@pytest.mark.processes
+def test_a_killed_process_is_noticed():
+    survivor, killed = processes.run(2, _die)
+    assert killed == -signal.SIGKILL
+    assert isinstance(survivor, process_group.ProcessError)
+    assert "one of them has ended" in str(survivor)
+
+
+def _late(rank, size):
+    if rank:
+        signal.alarm(5)
+        signal.pause()
+    return process_group.all_reduce(torch.ones(1))
+
+
+@pytest.mark.processes
+def test_a_process_that_does_not_answer_is_given_up_after_the_time_out():
+    waiting, _ = processes.run(2, _late, seconds=1, timeout=10)
+    assert isinstance(waiting, process_group.ProcessError)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_shards_are_all_samples_once(count, size):
+    parts = [range(count)[process_group.own_slice(count, rank, size)] for rank in range(size)]
+    assert [i for part in parts for i in part] == list(range(count))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -2,7 +2,6 @@
 
 import os
 import pty
-import re
 import subprocess
 import sys
 import warnings
@@ -75,6 +74,8 @@ def assert_same_run(one, other):
     (result, net), (again, copy) = one, other
     assert result.log.equals(again.log)
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), copy.parameters(), strict=True))
+    assert torch.equal(result.log.last().weight, net.weight)
+    assert torch.equal(result.log.last().bias, net.bias)
     assert (result.verdict, result.history, result.cycle) == (again.verdict, again.history, again.cycle)
 
 
@@ -116,9 +117,6 @@ def fit(engine, X, y, classes=None, *, dtype=torch.float64, sample_weight=None, 
     return tp.RuleTrainer(**{"max_epochs": 5, **options}, engine=engine).fit(
         net, X, y, sample_weight=sample_weight
     ), net
-
-
-# --- near ties ---
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
@@ -200,9 +198,6 @@ def test_random_mistakes_of_tiny_samples_are_looked_for_in_double_precision(monk
     assert len(calls) < 3 * result.log.steps  # one per step, and few more
 
 
-# --- what follows from it ---
-
-
 @pytest.mark.parametrize("lr", [1 / 3, 1e300])
 @pytest.mark.parametrize("engine", ["reference", "compiled"])
 def test_from_zero_weights_the_log_does_not_depend_on_the_learning_rate(engine, lr):
@@ -253,21 +248,12 @@ def test_samples_whose_updates_vanish_are_refused_and_do_not_count_as_a_cycle(en
         tp.RuleTrainer(bias_step="radius").fit(tp.Perceptron(2, dtype=torch.float64), X, y)
 
 
-# --- input as it lies ---
-
-
-def frozen(X):
-    X = X.copy()
-    X.setflags(write=False)
-    return X
-
-
 LAYOUTS = {
     "C": np.copy,
     "every other column": lambda X: np.repeat(X, 2, axis=1)[:, ::2],
     "every other row": lambda X: np.repeat(X, 2, axis=0)[::2],
     "Fortran": np.asfortranarray,
-    "read-only": frozen,
+    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
     "backwards": lambda X: X[::-1].copy()[::-1],
 }
 
@@ -294,29 +280,6 @@ def test_numbers_whose_squares_vanish_or_overflow(size):
         assert_same_run(*(fit(engine, data, y, max_epochs=1) for engine in ("reference", "compiled")))
 
 
-DAMAGED = ("nan", "inf", "csr nan", "column", "far column", "negative column", "starts", "unsorted nan")
-
-
-@pytest.mark.parametrize("kind", DAMAGED)
-def test_bad_samples_are_refused_and_the_net_stays(kind):
-    X, y = integers(29, count=300)
-    X[X == 0] = 7
-    csr, text = sp.csr_array(X), "X is a damaged sparse matrix"
-    if "nan" in kind or kind == "inf":
-        X[-1, 4] = np.inf if kind == "inf" else np.nan
-        csr, text = sp.csr_array(X), f"X[299, 4] = {X[-1, 4]} is not a finite number"
-    if kind == "unsorted nan":
-        csr.indices[:2] = csr.indices[1::-1].copy()
-    if kind == "starts":
-        csr.indptr[-2] = csr.indptr[-1] + 3
-    if "column" in kind:
-        csr.indices[-1] = {"column": 5, "far column": 2**31 - 1, "negative column": -1}[kind]
-    net = tp.Perceptron(5, dtype=torch.float64)
-    with pytest.raises(ValueError, match=re.escape(text)):
-        tp.RuleTrainer(max_epochs=3).fit(net, X if kind in ("nan", "inf") else csr, y)
-    assert not net.weight.any()
-
-
 @pytest.mark.parametrize("kind", ["unsorted", "duplicates"])
 def test_sparse_rows_that_are_not_canonical_are_put_right_and_not_changed(kind):
     X, y = integers(31)
@@ -331,9 +294,6 @@ def test_sparse_rows_that_are_not_canonical_are_put_right_and_not_changed(kind):
     assert_same_run(fit("compiled", given, y), fit("reference", sp.csr_array(expected), y))
     assert np.array_equal(given.data, before[0])
     assert np.array_equal(given.indices, before[1])
-
-
-# --- which engine ---
 
 
 @pytest.mark.parametrize("change", [{"step": 1}, {"step": -1}, {"sample": 1}], ids=str)
@@ -367,8 +327,6 @@ def test_what_compiled_cannot_run():
     X, y = integers(1)
     with pytest.raises(ValueError, match=r"engine='compiled' .*torch\.bfloat16"):
         fit("compiled", X, y, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match=r"engine='compiled' .*kernel"):
-        tp.RuleTrainer(engine="compiled", kernel="poly").fit(None, X, y)
     with pytest.raises(ValueError, match=r"engine='compiled' .*joint"):
         tp.RuleTrainer(engine="compiled").fit(tp.JointPerceptron(5, 3), *integers(1, classes=3))
 

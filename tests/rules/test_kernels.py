@@ -1,9 +1,10 @@
-"""Kernel perceptrons against the plain dual loop, and against the rule on the features that the kernel stands for."""
+"""Other forms of the rule: kernels against the plain dual loop and their features, one vector for all classes."""
 
 import numpy as np
 import oracles
 import pytest
 import torch
+from refusals import refusals
 from scipy.sparse import csr_array
 
 import torchperc as tp
@@ -91,13 +92,6 @@ def test_the_linear_kernel_is_the_rule_without_bias(options, classes):
         assert torch.equal(dual.predict(X), primal.predict(X))
 
 
-def test_xor_is_separable_by_degree_two():
-    X, y = tp.data.gate("XOR")
-    result = tp.RuleTrainer(kernel="poly", degree=2).fit(None, X, y)
-    assert result.verdict.name == "SEPARATED"
-    assert torch.equal(result.predict(X), y)
-
-
 def test_rbf_is_its_formula():
     X = torch.randn(30, 3, dtype=torch.float64)
     y = torch.where(X.square().sum(1) > 2.5, 1, -1)
@@ -113,29 +107,27 @@ def test_rbf_is_its_formula():
     torch.testing.assert_close(result.scores(Z), torch.tensor(plain, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    ("options", "net", "error", "message"),
-    [
-        ({"kernel": "sigmoid"}, None, ValueError, "kernel='sigmoid'"),
-        ({"kernel": "poly", "degree": 0}, None, ValueError, "degree=0"),
-        ({"kernel": "rbf", "gamma": -1.0}, None, ValueError, "gamma=-1.0"),
-        ({"kernel": lambda a, b: a}, None, ValueError, "kernel function must return .*found shape"),
-        ({"kernel": lambda a, b: (a @ b.T) / 0}, None, ValueError, "not finite"),
-        ({"kernel": lambda a, b: "k"}, None, TypeError, "real numbers"),
-        ({"degree": 2}, None, ValueError, "degree=2 needs kernel='poly'"),
-        ({"kernel": "rbf", "degree": 2}, None, ValueError, "degree=2 needs kernel='poly'"),
-        ({"kernel": "poly", "gamma": 1.0}, None, ValueError, "gamma=1.0 needs kernel='rbf'"),
-        ({"kernel": "poly", "power": 2}, None, TypeError, "power=2"),
-        ({"kernel": "rbf"}, tp.Perceptron(2), TypeError, "net must be None"),
-        ({}, None, TypeError, "found NoneType"),
-    ],
+def fit_and(net=None, num_classes=None, **options):
+    tp.RuleTrainer(**options).fit(net, *tp.data.gate("AND"), num_classes=num_classes)
+
+
+test_what_does_not_go_together_is_named = refusals(
+    (lambda: fit_and(kernel="sigmoid"), "kernel='sigmoid'"),
+    (lambda: fit_and(kernel="poly", degree=0), "degree=0"),
+    (lambda: fit_and(kernel="rbf", gamma=-1.0), "gamma=-1.0"),
+    (lambda: fit_and(kernel=lambda a, b: a), "kernel function must return .*found shape"),
+    (lambda: fit_and(kernel=lambda a, b: (a @ b.T) / 0), "not finite"),
+    (lambda: fit_and(kernel=lambda a, b: "k"), TypeError, "real numbers"),
+    (lambda: fit_and(degree=2), "degree=2 needs kernel='poly'"),
+    (lambda: fit_and(kernel="rbf", degree=2), "degree=2 needs kernel='poly'"),
+    (lambda: fit_and(kernel="poly", gamma=1.0), "gamma=1.0 needs kernel='rbf'"),
+    (lambda: fit_and(kernel="poly", power=2), TypeError, "power=2"),
+    (lambda: fit_and(tp.Perceptron(2), kernel="rbf"), TypeError, "net must be None"),
+    (lambda: fit_and(), TypeError, "found NoneType"),
+    (lambda: fit_and(tp.Perceptron(2), num_classes=3), "num_classes=3 needs a kernel"),
+    (lambda: fit_and(kernel="poly", engine="compiled"), "engine='compiled' .*kernel"),
+    error=ValueError,
 )
-def test_what_does_not_go_together_is_named(options, net, error, message):
-    X, y = tp.data.gate("AND")
-    with pytest.raises(error, match=message):
-        tp.RuleTrainer(**options).fit(net, X, y)
-    with pytest.raises(ValueError, match="num_classes=3 needs a kernel"):
-        tp.RuleTrainer().fit(tp.Perceptron(2), X, y, num_classes=3)
 
 
 def test_rbf_holds_far_from_the_origin():
@@ -143,14 +135,6 @@ def test_rbf_holds_far_from_the_origin():
     result = tp.RuleTrainer(kernel="rbf", max_epochs=1).fit(None, X, [1, -1, 1])
     gram = result.model.kernel.gram(result.log.problem.samples, result.log.problem.samples)
     torch.testing.assert_close(gram[0], torch.tensor([0.0, -1.0, -9.0]).exp())
-
-
-def test_the_model_keeps_its_support_vectors():
-    X = torch.tensor([[1.0, 2.0], [-1.0, 0.0], [0.0, 1.0]])
-    result = tp.RuleTrainer(kernel="linear").fit(None, X, [1, -1, 1])
-    before = result.scores([[1.0, 1.0]])
-    X[:] = 99
-    assert torch.equal(result.scores([[1.0, 1.0]]), before)
 
 
 def test_numpy_numbers_are_options_too(tmp_path):
@@ -166,3 +150,47 @@ def test_samples_in_pieces_are_learned_as_in_one():
     trainer = tp.RuleTrainer(kernel="poly", degree=2, max_epochs=10)
     pieces = tp.data.CsrParts([whole[:7], whole[7:]])
     assert entries(trainer.fit(None, pieces, y)) == entries(trainer.fit(None, whole, y))
+
+
+def blocks(joint, classes):
+    """Weight and bias of one vector a class, from the blocks of a joint vector."""
+    return tp.functional.unfold_bias(joint.weight.reshape(classes, -1))
+
+
+@pytest.mark.parametrize("tie", ["update", "sign"])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+def test_both_formulations_are_the_same_model_update_for_update(select, classes, tie):
+    for seed in range(2):
+        X, y = oracles.integers(seed, count=15, classes=classes)
+        one, joint = tp.MulticlassPerceptron(3, classes), tp.JointPerceptron(3, classes)
+        trainer, other = (
+            tp.RuleTrainer(max_epochs=5, tie=tie, select=select),
+            oracles.integers(8, count=9, classes=classes),
+        )
+        results = [trainer.fit(net, X, y, validation=other) for net in (one, joint)]
+        assert torch.equal(results[0].predict(X), results[1].predict(X))
+        weight, bias = blocks(joint, classes)
+        assert torch.equal(weight, one.weight)
+        assert torch.equal(bias, one.bias)
+        assert results[0].log.equals(results[1].log)
+        for t in range(len(results[0].log) + 1):
+            here, there = (result.log.state_at(t) for result in results)
+            weight, bias = blocks(there, classes)
+            assert torch.equal(weight, here.weight)
+            assert torch.equal(bias, here.bias)
+            assert torch.equal(here.scores(X), there.scores(X))
+
+
+def test_features_of_the_user():
+    """Classes may share features: with φ(x, k) = k-th multiple of x, one vector of width d scores all classes."""
+
+    def phi(x):
+        return torch.stack([x * k for k in (-1.0, 0.0, 1.0)], 1)
+
+    net = tp.JointPerceptron(1, 3, features=phi)
+    X = torch.tensor([[-2.0], [2.0], [-3.0], [1.0]])
+    result = tp.RuleTrainer().fit(net, X, torch.tensor([0, 2, 0, 2]))
+    assert result.verdict.name == "SEPARATED"
+    assert net.weight.shape == (1, 1)
+    assert net.predict(X).tolist() == [0, 2, 0, 2]

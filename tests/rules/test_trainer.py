@@ -1,4 +1,4 @@
-"""The rule: the figures it must reach, and a plain loop over integers in every convention."""
+"""The rule: the figures it must reach, a plain loop over integers in every convention, dialects beside their libraries."""
 
 import itertools
 import pickle
@@ -8,7 +8,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from mlxtend.classifier import Perceptron as MlxtendPerceptron
+from river import linear_model
 from scipy.sparse import csr_array
+from sklearn.linear_model import Perceptron as SklearnPerceptron
 
 import torchperc as tp
 from torchperc import Verdict
@@ -28,9 +31,6 @@ def state(net):
     return tuple((b, tuple(w)) for b, w in zip(bias, net.weight.tolist(), strict=True))
 
 
-# --- what must come out ---
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("gate", "tie", "expected", "mistakes", "epochs", "verdict", "cycle"),
@@ -41,8 +41,12 @@ def state(net):
         ("XOR", "sign", (0, (-1, 0)), 10, 3, "CYCLING", (2, 3)),
     ],
 )
-def test_gates(gate, tie, expected, mistakes, epochs, verdict, cycle, dtype):
-    net, result = fit(*tp.data.gate(gate, dtype=dtype), tp.Perceptron(2, dtype=dtype), tie=tie)
+@pytest.mark.parametrize("make", [tp.Perceptron, lambda width, dtype: torch.nn.Linear(width, 1, dtype=dtype)])
+def test_gates(make, gate, tie, expected, mistakes, epochs, verdict, cycle, dtype):
+    net = make(2, dtype=dtype).requires_grad_(False)
+    for values in net.parameters():
+        values.zero_()
+    net, result = fit(*tp.data.gate(gate, dtype=dtype), net, tie=tie)
     assert (state(net), result.mistakes, result.epochs) == ((expected,), mistakes, epochs)
     assert (result.verdict.name, result.cycle, result.period) == (verdict, cycle, None if cycle is None else 1)
     assert [record.mistakes for record in result.history] == result.log.mistakes_by_epoch().tolist()
@@ -64,8 +68,6 @@ def test_strict_ties_from_elsewhere_do_not_warn():
     assert result.verdict is Verdict.SEPARATED
     assert torch.equal(net.predict(AND[0]), AND[1])
 
-
-# --- against the plain loop ---
 
 CONVENTIONS = list(itertools.product(("update", "sign", "strict"), ("unit", "radius", "none"), (None, 3)))
 
@@ -98,27 +100,19 @@ def test_every_convention_is_the_plain_loop(tie, bias_step, classes, kind, dtype
         assert length == len(run.entries) or result.verdict is Verdict.CYCLING
 
 
-@pytest.mark.parametrize("classes", [None, 2, 4])
-def test_margins_are_the_plain_loop(classes):
-    for seed, margin in itertools.product(range(5), (1, 7)):
-        X, y = oracles.integers(seed, classes=classes)
-        net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
-        result = tp.RuleTrainer(max_epochs=5, margin=margin).fit(net, X, y)
-        run = oracles.perceptron(X, y, classes=classes, margin=margin, passes=result.epochs)
-        assert [tuple(entry) for entry in result.log] == run.entries
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_weights_scale_the_updates(classes):
+@pytest.mark.parametrize("classes", [None, 2, 3, 4])
+@pytest.mark.parametrize("margin", [0, 1, 7])
+def test_margins_and_weights_are_the_plain_loop(margin, classes):
     for seed in range(5):
         X, y = oracles.integers(seed, classes=classes)
-        weights = [1 + (i * 7) % 3 for i in range(len(X))]
-        by_class = {label: 1 + label % 2 for label in set(y)}
+        both = weights = by_class = None
+        if not margin:
+            weights, by_class = [1 + (i * 7) % 3 for i in range(len(X))], {label: 1 + label % 2 for label in set(y)}
+            both = [w * by_class[label] for w, label in zip(weights, y, strict=True)]
         net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
-        trainer = tp.RuleTrainer(max_epochs=5, class_weight=by_class)
+        trainer = tp.RuleTrainer(max_epochs=5, margin=margin, class_weight=by_class)
         result = trainer.fit(net, X, y, sample_weight=weights)
-        both = [w * by_class[label] for w, label in zip(weights, y, strict=True)]
-        run = oracles.perceptron(X, y, classes=classes, weights=both, passes=result.epochs)
+        run = oracles.perceptron(X, y, classes=classes, margin=margin, weights=both, passes=result.epochs)
         assert [tuple(entry) for entry in result.log] == run.entries
         assert state(net) == run.last
 
@@ -142,9 +136,6 @@ def test_balanced_class_weights():
     result = tp.RuleTrainer(max_epochs=1, class_weight="balanced").fit(tp.Perceptron(2), AND[0], y)
     sizes = {result.log.y[e.sample].item(): abs(e.coef) for e in result.log}
     assert sizes == {1: 4 / (2 * 1), -1: 4 / (2 * 3)}
-
-
-# --- orders ---
 
 
 def test_explicit_orders_are_followed():
@@ -197,35 +188,11 @@ def test_random_mistake_picks_only_mistakes_until_none_is_left():
     assert len(kinds) > 1
 
 
-# --- nets ---
-
-
-def test_any_linear_net_is_trained():
-    linear = torch.nn.Linear(2, 1)
-    torch.nn.init.zeros_(linear.weight)
-    torch.nn.init.zeros_(linear.bias)
-    _, result = fit(*AND, linear)
-    assert state(linear) == ((-4, (3, 2)),)
-    assert result.mistakes == 18
-
-
-def test_norms_are_those_of_the_space_of_the_update():
-    _, unit = fit(*AND)
-    assert unit.history[-1].norm == pytest.approx((16 + 9 + 4) ** 0.5)
-    X, y = AND
-    net, by_radius = fit(X, y, bias_step="radius")
-    expected = (net.weight.square().sum() + net.bias.square().sum() / 2).sqrt().item()
-    assert by_radius.history[-1].norm == pytest.approx(expected)
-
-
 def test_inputs_are_left_alone():
     X, y, weights = AND[0].numpy().copy(), AND[1].numpy().copy(), np.ones(4)
     copies = X.copy(), y.copy(), weights.copy()
     tp.RuleTrainer(select="pocket").fit(tp.Perceptron(2), X, y, sample_weight=weights, validation=(X, y))
     assert all(np.array_equal(a, b) for a, b in zip((X, y, weights), copies, strict=True))
-
-
-# --- found by fuzzing ---
 
 
 @pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket"])
@@ -271,9 +238,6 @@ def test_trainers_are_pickled_without_their_streams():
     copy.partial_fit(tp.Perceptron(1), [[1.0]], [1])
 
 
-# --- going back and going on ---
-
-
 def noisy(count=300, width=6, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, width))
@@ -314,17 +278,7 @@ def test_cycles_of_many_weights_are_known_to_the_engine_that_goes_on(first, seco
     assert (run.verdict.name, run.cycle) == ("CYCLING", (1, 2))
 
 
-def test_a_run_of_an_earlier_version_is_refused():
-    X, y = noisy()
-    run = tp.RuleTrainer(6).start(tp.Perceptron(6), X, y)
-    run.epoch()
-    state = run.state_dict()
-    del state["counted"]
-    with pytest.raises(ValueError, match="earlier version"):
-        run.load_state_dict(state)
-
-
-def test_a_run_is_not_resumed_with_other_conventions():
+def test_a_run_is_not_resumed_with_other_conventions_or_by_another_version():
     X, y = noisy()
     run = tp.RuleTrainer(6).start(tp.Perceptron(6), X, y)
     run.epoch()
@@ -332,3 +286,70 @@ def test_a_run_is_not_resumed_with_other_conventions():
         other = tp.RuleTrainer(6, **options).start(tp.Perceptron(6), X, y)
         with pytest.raises(ValueError, match=name):
             other.load_state_dict(run.state_dict())
+    state = run.state_dict()
+    del state["counted"]
+    with pytest.raises(ValueError, match="earlier version"):
+        run.load_state_dict(state)
+
+
+SEEDS = range(8)
+
+
+def ours(dialect, X, y, start=None, **options):
+    net = tp.Perceptron(len(X[0]), dtype=torch.float64)
+    if start is not None:
+        net.load_state_dict(start)
+    return net, dialect.trainer(**options).fit(net, X, y)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_scikit_learn(seed):
+    X, y = oracles.integers(seed, count=30, width=5)
+    for epochs in (1, 2, 7):
+        net, result = ours(tp.dialects.SCIKIT_LEARN, X, y, max_epochs=epochs)
+        theirs = SklearnPerceptron(shuffle=False, tol=None, max_iter=epochs).fit(np.array(X, dtype=float), y)
+        if result.epochs == epochs or result.verdict.name == "SEPARATED":
+            assert net.weight.tolist() == theirs.coef_.tolist()
+            assert net.bias.tolist() == theirs.intercept_.tolist()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mlxtend(seed):
+    """Its start weights and its orders handed over; its step is η·(y − ŷ), which is 2η·y at a mistake."""
+    X, y = oracles.integers(seed, count=20, width=4)
+    data, zero_one = np.array(X, dtype=float), (np.array(y) + 1) // 2
+    eta, epochs = 0.25, 6
+    theirs = MlxtendPerceptron(eta=eta, epochs=epochs, random_seed=seed)
+    bias, weight = theirs._init_params(weights_shape=(4, 1), bias_shape=(1,), random_seed=seed)
+    scale = 2.0**-10  # round their random start to a grid, so that every sum is exact
+    bias, weight = (np.round(value / scale) * scale for value in (bias, weight))
+    theirs._init_params = lambda **_: (bias.copy(), weight.copy())
+    theirs.fit(data, zero_one)
+    generator = np.random.RandomState(seed)
+    orders = np.array([generator.permutation(20) for _ in range(epochs)])
+    start = {"weight": torch.tensor(weight.T), "bias": torch.tensor(bias)}
+    net, result = ours(tp.dialects.MLXTEND, X, y, start, lr=2 * eta, order=orders, max_epochs=epochs)
+    assert net.weight.tolist() == theirs.w_.T.tolist()
+    assert net.bias.tolist() == theirs.b_.tolist()
+    assert [record.mistakes for record in result.history] == theirs.cost_[: result.epochs]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_river(seed):
+    X, y = oracles.integers(seed, count=25, width=3)
+    theirs = linear_model.Perceptron()
+    net, trainer = tp.Perceptron(3, dtype=torch.float64), tp.dialects.RIVER.trainer()
+    for x, label in zip(X, y, strict=True):
+        theirs.learn_one(dict(enumerate(x)), label == 1)
+        trainer.partial_fit(net, [x], [label])
+        assert net.weight[0].tolist() == [theirs.weights.get(j, 0.0) for j in range(3)]
+        assert net.bias.item() == theirs.intercept
+
+
+@pytest.mark.parametrize("dialect", tp.dialects.ALL, ids=lambda dialect: dialect.name)
+def test_every_dialect_trains(dialect):
+    X, y = tp.data.gate("AND")
+    net = tp.Perceptron(2, init="normal", seed=3)  # not zero, where note E would stand still
+    result = dialect.trainer(max_epochs=50).fit(net, X, y, validation=(X, y))
+    assert result.verdict.name == "SEPARATED"
+    assert torch.equal(result.predict(X), y)

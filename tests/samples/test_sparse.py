@@ -1,16 +1,22 @@
 """Sparse samples, and samples larger than memory, from end to end: the same numbers as dense ones in memory."""
 
 import itertools
+import os
+import subprocess
+import sys
 import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import plain
 import pytest
 import pytorch_lightning as pl
 import scipy.sparse as sp
 import torch
+from refusals import refusals
+from test_engines import integers
 
 import torchperc as tp
 from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, PreparedData, Standard, split
@@ -19,14 +25,7 @@ from torchperc.samples import convert
 from torchperc.samples.mapped import Chunked
 
 L = tp.lightning
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
-    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
-    pytest.mark.filterwarnings("ignore:The number of training batches"),
-    pytest.mark.filterwarnings("ignore:You called `self.log"),
-    pytest.mark.filterwarnings("ignore:X is larger than memory"),
-]
+pytestmark = pytest.mark.filterwarnings(*plain.CHATTER, "ignore:X is larger than memory")
 KINDS = ["csr", "mapped", "pieces"]
 
 
@@ -83,23 +82,13 @@ def array(X):
     return X.toarray() if sp.issparse(X) else np.asarray(X)
 
 
-def trainer(epochs, **options):
-    L.quiet()
-    settings = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    return pl.Trainer(max_epochs=epochs, num_sanity_val_steps=0, enable_checkpointing=False, **settings, **options)
-
-
 def net(classes=None, width=6):
     return (tp.Perceptron(width) if classes is None else tp.MulticlassPerceptron(width, classes)).double()
-
-
-# --- sparse tensors -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("make", [torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse], ids=["csr", "coo"])
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_scores_of_sparse_tensors_and_their_gradients(classes, make, dtype):
     X, y = numbers(classes=classes)
     dense, labels = torch.tensor(X, dtype=dtype), torch.tensor(y)
@@ -130,42 +119,33 @@ def test_the_rule_and_descent_take_sparse_tensors(classes):
     assert tp.theory.radius(X) == tp.theory.radius(samples)
 
 
-BAD = [
-    (lambda n, x, y: n.predict(x), "net", lambda x: sp.csr_array(x.numpy()), TypeError, "found csr_array"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.to_sparse_csr(), ValueError, r"X\[7, 3\] = nan is not a finite number"),
-    (tp.RuleTrainer().fit, "narrow", lambda x: x.to_sparse_csr(), ValueError, "X has 6 features but 5 are needed"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.bfloat16().to_sparse_csr(), TypeError, r"dtype torch\.bfloat16"),
-    (tp.RuleTrainer().fit, "net", lambda x: x.to(torch.complex64).to_sparse(), TypeError, r"dtype torch\.complex64"),
-    (
-        lambda n, x, y: n(x),
-        "net",
-        lambda x: x.float().to_sparse(),
-        TypeError,
-        r"x is torch\.float32 .* weight is torch\.float64",
-    ),
-    (lambda n, x, y: n(x), "narrow", lambda x: x.to_sparse_csr(), ValueError, r"\(400, 6\) but \(N, 5\) is needed"),
-    (lambda n, x, y: n(x), "joint", lambda x: x.to_sparse_csr(), TypeError, "joint features"),
-    (
-        lambda n, x, y: convert.features(x, dtype=x.dtype),
-        "net",
-        lambda x: x.to_sparse(),
-        TypeError,
-        "X is a sparse tensor",
-    ),
-]
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.parametrize(("call", "kind", "make", "error", "text"), BAD)
-def test_bad_sparse_tensors_are_named(call, kind, make, error, text):
+def with_a_gap():
     X, y = numbers()
     X[7, 3] = np.nan
-    given = {"net": net, "narrow": lambda: net(width=5), "joint": lambda: tp.JointPerceptron(6, 3).double()}[kind]()
-    with pytest.raises(error, match=text):
-        call(given, make(torch.tensor(X)), y)
+    return torch.tensor(X), y
 
 
-# --- data sets ----------------------------------------------------------------------------------------------------
+def learned(make, width=6):
+    X, y = with_a_gap()
+    tp.RuleTrainer().fit(net(width=width), make(X), y)
+
+
+def scores(make, of=net):
+    return of()(make(with_a_gap()[0]))
+
+
+csr, coo = torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse
+test_bad_sparse_tensors_are_named = refusals(
+    (lambda: net().predict(sp.csr_array(with_a_gap()[0].numpy())), TypeError, "found csr_array"),
+    (lambda: learned(csr), ValueError, r"X\[7, 3\] = nan is not a finite number"),
+    (lambda: learned(csr, width=5), ValueError, "X has 6 features but 5 are needed"),
+    (lambda: learned(lambda x: csr(x.bfloat16())), TypeError, r"dtype torch\.bfloat16"),
+    (lambda: learned(lambda x: coo(x.to(torch.complex64))), TypeError, r"dtype torch\.complex64"),
+    (lambda: scores(lambda x: coo(x.float())), TypeError, r"x is torch\.float32 .* weight is torch\.float64"),
+    (lambda: scores(csr, lambda: net(width=5)), ValueError, r"\(400, 6\) but \(N, 5\) is needed"),
+    (lambda: scores(csr, lambda: tp.JointPerceptron(6, 3).double()), TypeError, "joint features"),
+    (lambda: convert.features(coo(with_a_gap()[0]), dtype=torch.float64), TypeError, "X is a sparse tensor"),
+)
 
 
 def test_what_a_data_set_refuses(tmp_path):
@@ -181,20 +161,16 @@ def test_what_a_data_set_refuses(tmp_path):
         dataset("csr", tmp_path, y=y[:3])
 
 
-# --- scaling ------------------------------------------------------------------------------------------------------
-
-
 def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
-    X, _ = numbers()
+    X, y = numbers()
     X[321, 4] = np.nan
-    for kind in ("mapped", "pieces"):
+    for kind, read in itertools.product(
+        ("mapped", "pieces"), (MaxAbs().fit, lambda X: tp.RuleTrainer().fit(net(), X, y))
+    ):
         with pytest.raises(ValueError, match=r"X\[321, 4\] = nan"):
-            MaxAbs().fit(kept(kind, X, tmp_path))
+            read(kept(kind, X, tmp_path))
     with pytest.raises(TypeError, match=r"use torchperc\.data\.PreparedData"):
         MaxAbs(torch.zeros(6), torch.ones(6)).transform(kept("mapped", X, tmp_path))
-
-
-# --- partitions ---------------------------------------------------------------------------------------------------
 
 
 def test_sparse_samples_are_not_shifted_and_mapped_ones_not_copied(tmp_path):
@@ -280,9 +256,6 @@ def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path, monkeypatc
         assert not list(cache.glob(".torchperc-cache-*"))
 
 
-# --- loaders ------------------------------------------------------------------------------------------------------
-
-
 def batches(loader):
     return [(array(x.to_dense()), y) for x, y in loader]
 
@@ -329,9 +302,6 @@ def test_batches_are_in_the_order_of_the_rule(kind, order, tmp_path):
         L.SliceLoader(samples, torch.ones(3))
 
 
-# --- modules ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize(
@@ -347,7 +317,7 @@ def test_csr_samples_under_a_trainer_are_those_of_memory(make, classes, tmp_path
         if size == 50 and make.func is L.LitRule:
             continue
         data = module(dataset(kind, tmp_path, classes), batch_size=size, scale="maxabs")
-        lit, run = make(net(classes)), trainer(4)
+        lit, run = make(net(classes)), pl.Trainer(max_epochs=4, **plain.QUIET)
         run.fit(lit, data)
         figures = {name: float(value) for name, value in run.callback_metrics.items()}
         predicted = torch.cat(run.predict(lit, data))
@@ -359,9 +329,6 @@ def test_csr_samples_under_a_trainer_are_those_of_memory(make, classes, tmp_path
         assert torch.equal(here[2], there[2])
         assert there[3] == pytest.approx(here[3], rel=1e-6)
         assert here[4] == there[4]
-
-
-# --- data modules, checkpoints, boards ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -381,3 +348,120 @@ def test_a_data_module_knows_its_data_again(kind, tmp_path):
             module(other).load_state_dict(state)
     if kind == "mapped":  # the same numbers in memory are the same data
         assert module(dataset("dense", tmp_path, encoder=columns())).state_dict()["data"] == state["data"]
+
+
+def fit(X, y, classes=None, dtype=torch.float64, **options):
+    given = net(classes, width=5).to(dtype)
+    return tp.RuleTrainer(**{"max_epochs": 4, **options}).fit(given, X, y), given
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_mapped_file_gives_the_log_of_memory(tmp_path, classes, engine):
+    X, y = integers(1, count=700, classes=classes)
+    inside, net = fit(X, y, classes, engine=engine)
+    outside, copy = fit(kept("mapped", X, tmp_path), y, classes, engine=engine)
+    assert isinstance(outside.log.problem.samples, Chunked)
+    assert inside.log.equals(outside.log)
+    assert torch.equal(net.weight, copy.weight)
+
+
+@pytest.mark.parametrize("select", ["averaged", "voted", "pocket"])
+def test_every_model_of_the_log_is_the_same(tmp_path, select):
+    X, y = integers(2, count=500)
+    (inside, net), (outside, copy) = fit(X, y, select=select), fit(kept("mapped", X, tmp_path), y, select=select)
+    torch.testing.assert_close(net.weight, copy.weight, rtol=1e-14, atol=1e-14)
+    assert torch.equal(inside.predict(X), outside.predict(X))
+    assert torch.equal(inside.log.last().weight, outside.log.last().weight)
+
+
+def test_other_types_are_converted_as_they_are_read(tmp_path):
+    X, y = integers(5, count=900)
+    inside, _ = fit(X, y, dtype=torch.float32)
+    for dtype in (np.float32, np.float64, np.int64):
+        assert inside.log.equals(fit(kept("mapped", X.astype(dtype), tmp_path), y, dtype=torch.float32)[0].log)
+
+
+def test_shuffled_goes_part_by_part_and_says_so(tmp_path):
+    X, y = integers(6, count=500)
+    X = kept("mapped", X, tmp_path)
+    with pytest.warns(UserWarning, match="shuffles the chunks, and the samples within each chunk"):
+        run = tp.RuleTrainer(order="shuffled", seed=3).start(tp.Perceptron(5).double(), X, y)
+    chunks = [torch.from_numpy(chunk) for chunk in run.order.epoch(0)]
+    seen = torch.cat(chunks)
+    assert torch.equal(seen.sort().values, torch.arange(500))
+    assert {(int(chunk.min()) // 102, int(chunk.max()) // 102) for chunk in chunks} == {(k, k) for k in range(5)}
+    assert any(not torch.equal(chunk, chunk.sort().values) for chunk in chunks)
+    again = tp.RuleTrainer(order=seen.tolist(), max_epochs=1).fit(tp.Perceptron(5).double(), np.array(X), y)
+    with pytest.warns(UserWarning, match="shuffles the chunks"):
+        once = tp.RuleTrainer(order="shuffled", seed=3, max_epochs=1).fit(tp.Perceptron(5).double(), X, y)
+    assert once.log.equals(again.log)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_csr_pieces_give_the_log_of_one_matrix(tmp_path, classes):
+    X, y = integers(9, count=600, classes=classes)
+    paths = []
+    for number, part in enumerate(np.split(X, [150, 151, 480])):
+        paths.append(tmp_path / f"part{number}.npz")
+        sp.save_npz(paths[-1], sp.csr_matrix(part))
+    inside, net = fit(sp.csr_array(X), y, classes)
+    for pieces in (paths, [sp.load_npz(path) for path in paths]):
+        outside, copy = fit(CsrParts(pieces), y, classes)
+        assert inside.log.equals(outside.log)
+        assert torch.equal(net.weight, copy.weight)
+        assert torch.equal(outside.log.last().weight, copy.weight)
+
+
+def test_pieces_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="different numbers of features: 2, 3"):
+        CsrParts([sp.csr_array((1, 2)), sp.csr_array((1, 3))])
+    with pytest.raises(ValueError, match="must be a list"):
+        CsrParts([])
+    (tmp_path / "x.npz").write_bytes(b"no matrix")
+    with pytest.raises(ValueError, match=r"x\.npz is not a sparse matrix"):
+        CsrParts([tmp_path / "x.npz"])
+    with pytest.raises(FileNotFoundError):
+        CsrParts([tmp_path / "y.npz"])
+
+
+READERS = {  # bytes of a chunk, what reads 400 MB, and how many MB may be in memory
+    "rule": (2**26, "tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(100).double(), X, y)", 230),
+    "prepared": (
+        2**22,
+        "table = tp.data.Dataset(X, torch.from_numpy(y), ('a', 'b'), tuple(map(str, range(100))))\n"
+        "made = tp.data.PreparedData(table, None, (0.8, 0.2, 0.0), 'standard', dtype='float64')\n"
+        "made.parts; made.digest",
+        50,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("reader", READERS)
+def test_what_has_been_read_does_not_stay_in_memory(tmp_path, reader):
+    """A file of 400 MB in a process of its own, whose resident memory is looked at as it reads."""
+    rows, width = 500_000, 100
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float64, shape=(rows, width))
+    rng = np.random.default_rng(0)
+    for start in range(0, rows, 50_000):
+        X[start : start + 50_000] = rng.integers(-3, 4, size=(50_000, width))
+    X.flush()
+    chunk, work, most = READERS[reader]
+    code = (
+        "import numpy as np, torch, torchperc as tp\n"
+        f"import torchperc.samples.mapped as module; module.CHUNK = {chunk}; torch.set_num_threads(1)\n"
+        f"mapped, work = np.load({str(tmp_path / 'X.npy')!r}, mmap_mode='r'), {work!r}\n"
+        "y = np.ones(len(mapped), dtype=np.int64); y[::2] = -1\n"
+        "exec(work, {'X': np.array(mapped[:1000]), 'y': y[:1000], 'tp': tp, 'torch': torch})\n"
+        "def resident(what):\n"
+        "    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith(what)) / 1024\n"
+        "open('/proc/self/clear_refs', 'w').write('5')\n"
+        "before = resident('VmRSS')\n"
+        "exec(work, {'X': mapped, 'y': y, 'tp': tp, 'torch': torch})\n"
+        "print(resident('VmHWM') - before)\n"
+    )
+    env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}  # which gives large blocks back at once
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert float(done.stdout) < most

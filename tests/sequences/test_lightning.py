@@ -9,6 +9,7 @@ import pytorch_lightning as pl
 import torch
 from plain import board, fit, table
 from pytorch_lightning.callbacks import ModelCheckpoint
+from refusals import refusals
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -138,18 +139,13 @@ def test_batches_to_predict_with_tags_or_without():
         assert torch.equal(lit.predict_step(batch)[lengths == x.shape[1]], found[lengths == x.shape[1]])
 
 
-@pytest.mark.parametrize(
-    ("batch", "error", "message"),
-    [
-        (lambda x, y, n: x, ValueError, "found 1 items"),
-        (lambda x, y, n: (x, n, y), ValueError, r"torch.int64 \(16,\)"),
-        (lambda x, y, n: (x, y, n), ValueError, r"\(x, y, lengths\)"),
-        (lambda x, y, n: (x[:, :2], y), ValueError, "between 1 and T=2"),
-        (lambda x, y, n: (x, y.roll(1, 1)), ValueError, "has tag -100"),
-        (lambda x, y, n: ("x", y), TypeError, "found str"),
-        (lambda x, y, n: (x, y, -n.double()), ValueError, "sample_weight"),
-    ],
+test_wrong_batches_are_named = refusals(
+    (lambda x, y, n: x, ValueError, "found 1 items"),
+    (lambda x, y, n: (x, n, y), ValueError, r"torch.int64 \(16,\)"),
+    (lambda x, y, n: (x, y, n), ValueError, r"\(x, y, lengths\)"),
+    (lambda x, y, n: (x[:, :2], y), ValueError, "between 1 and T=2"),
+    (lambda x, y, n: (x, y.roll(1, 1)), ValueError, "has tag -100"),
+    (lambda x, y, n: ("x", y), TypeError, "found str"),
+    (lambda x, y, n: (x, y, -n.double()), ValueError, "sample_weight"),
+    by=lambda batch: L.LitTagger(ChainPerceptron(WIDTH, TAGS)).validation_step(batch(*batch_of(*TRAIN))),
 )
-def test_wrong_batches_are_named(batch, error, message):
-    with pytest.raises(error, match=message):
-        L.LitTagger(ChainPerceptron(WIDTH, TAGS)).validation_step(batch(*batch_of(*TRAIN)))

@@ -1,5 +1,6 @@
 """The estimators: scikit-learn's own checks, oracles (scikit-learn, plain loops, closed forms), conversions, refusals."""
 
+import itertools
 import pickle
 import re
 import warnings
@@ -9,16 +10,23 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from estimator_checks import expected_failed_checks, named, pairs
+from refusals import refusals
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.linear_model import (
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    Perceptron,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+    SGDRegressor,
+)  # fmt: skip
+from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_score, train_test_split
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import torchperc as tp
 from torchperc.sklearn import LMSClassifier, LMSRegressor, LogisticClassifier, PerceptronClassifier
@@ -39,8 +47,6 @@ def integers(seed=0, count=60, width=4, classes=2, noise=0):
     return X.astype(float), np.array(["ant", "bee", "cow", "dog"])[y]
 
 
-# --- scikit-learn's own checks ---
-
 CHECKED = [
     PerceptronClassifier(max_iter=5),
     LMSClassifier(max_iter=100),
@@ -49,8 +55,22 @@ CHECKED = [
 ]
 
 
+def expected_failed_checks(estimator):
+    """What an estimator cannot pass: a weight of 3 is not three copies, and what ``partial_fit`` refuses."""
+    options, failed = estimator.get_params(), {}
+    stepwise = options.get("update", "sample") == "sample"
+    endless = isinstance(estimator, LogisticClassifier) and options["update"] == "optimum" and not options["l2"]
+    if stepwise or endless or options["early_stopping"]:
+        kinds = ("dense", "sparse")
+        failed = {f"check_sample_weight_equivalence_on_{kind}_data": "order, or no minimum" for kind in kinds}
+    if options["early_stopping"] or options.get("class_weight") == "balanced":
+        names = ("fit_score_takes_y", "n_features_in_after_fitting", "estimators_partial_fit_n_features")
+        failed |= {f"check_{name}": "partial_fit refuses these parameters" for name in names}
+    return failed
+
+
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-@pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
+@parametrize_with_checks(CHECKED, expected_failed_checks=expected_failed_checks)
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 
@@ -72,9 +92,6 @@ OTHERS = [
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
 def test_other_settings_pass_the_checks_too(estimator):
     check_estimator(estimator, expected_failed_checks=expected_failed_checks(estimator), on_skip=None)
-
-
-# --- the rule ---
 
 
 @pytest.mark.parametrize("noise", [0, 6])
@@ -187,9 +204,6 @@ def test_early_stopping_restores_the_best_weights(select):
     assert len(model.log_.y) == 180
     rest = PerceptronClassifier(select="best-validation", max_iter=len(errors)).fit(X, y)  # looks, and does not stop
     assert [record.validation_error for record in rest.history_] == errors
-
-
-# --- gradient descent ---
 
 
 def loss_of(head, X, codes, weights, W, b, l2):
@@ -336,9 +350,6 @@ def test_the_rule_stops_when_its_loss_stops_falling():
     assert model.verdict_ is tp.Verdict.BUDGET
 
 
-# --- labels, weights, types ---
-
-
 @pytest.mark.parametrize("kind", ALL)
 def test_class_weights_are_sample_weights(kind):
     X, y = integers(6, classes=3, noise=15)
@@ -365,9 +376,6 @@ def test_float32_stays_float32(kind):
     if kind is PerceptronClassifier:  # whole numbers are exact in both
         assert np.array_equal(small.coef_, kind(max_iter=50).fit(X, y).coef_)
     assert small.predict(torch.from_numpy(X)).tolist() == small.predict(X).tolist()
-
-
-# --- online ---
 
 
 @pytest.mark.parametrize("select", ["last", "averaged"])
@@ -439,20 +447,6 @@ def test_a_warm_start_goes_on(kind):
         parts.set_params(fit_intercept=False).fit(X, y)
 
 
-# --- in the hands of scikit-learn ---
-
-
-def test_in_pipelines_searches_and_validation():
-    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    model = make_pipeline(StandardScaler(), LogisticClassifier(tol=1e-2)).set_output(transform="pandas")
-    assert cross_val_score(model, X, y, cv=3).min() > 0.95
-    fitted = model.fit(X, y)[-1]
-    assert fitted.feature_names_in_.tolist() == X.columns.tolist()
-    scores = make_pipeline(StandardScaler(), PerceptronClassifier(select="averaged", max_iter=20, random_state=1))
-    grid = {"perceptronclassifier__select": ["averaged", "pocket"], "perceptronclassifier__margin": [0.0, 1.0]}
-    assert GridSearchCV(scores, grid, cv=3).fit(X, y).best_score_ > 0.95
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"kernel": "poly", "select": "voted"}], ids=str
 )
@@ -479,9 +473,6 @@ def test_decisions_do_not_change_with_the_samples_they_were_learned_from(options
     before = model.decision_function(new)
     (given.data if sparse else given)[:] = -7.0
     assert np.array_equal(model.decision_function(new), before)
-
-
-# --- conversions ---
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -553,8 +544,6 @@ def test_a_score_of_zero():
         assert model.predict(np.zeros((1, 2))) == [decided]
 
 
-# --- refusals ---
-
 BAD = [
     (PerceptronClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
     (PerceptronClassifier, {"tie": "maybe"}, ValueError, "tie='maybe' is unknown"),
@@ -604,18 +593,19 @@ def test_samples_are_refused_by_name(kind):
             kind(early_stopping=True, validation_fraction=fraction).fit(X[:count], ["ant", "bee"] * (count // 2))
 
 
-@pytest.mark.parametrize("kind", ALL)
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("kind", "classes"), [*itertools.product(ALL, (2, 3)), (LMSRegressor, 50)])
 def test_fitted_models_decide_as_the_estimator(kind, classes, tmp_path):
     rng = np.random.default_rng(classes)
     X = pd.DataFrame(rng.normal(size=(90, 4)), columns=list("abcd"))
-    y = np.array(["x", "y", "z"])[:classes][rng.integers(0, classes, 90)]
+    codes = rng.integers(0, classes, 90)
+    y = codes.astype(float) if kind is LMSRegressor else np.array(["x", "y", "z"])[codes]
     est = kind(max_iter=5).fit(X, y)
-    model = est.to_fitted()
-    assert model.names == ("a", "b", "c", "d")
-    assert model.predict(X.to_numpy()) == est.predict(X).tolist()
-    model.save(tmp_path / "m.safetensors")
-    assert tp.FittedModel.load(tmp_path / "m.safetensors").predict(X.to_numpy()) == est.predict(X).tolist()
+    est.to_fitted().save(tmp_path / "m.safetensors")
+    expected = est.predict(X).tolist()
+    for model in (est.to_fitted(), tp.FittedModel.load(tmp_path / "m.safetensors")):
+        assert model.names == ("a", "b", "c", "d")
+        found = list(model.predict(X.to_numpy()))
+        assert found == (pytest.approx(expected, rel=1e-13) if kind is LMSRegressor else expected)
 
 
 @pytest.mark.parametrize("options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"select": "averaged"}], ids=str)
@@ -627,3 +617,111 @@ def test_errors_are_wrong_decisions_and_mistakes_are_updates(options, kind):
     model = PerceptronClassifier(max_iter=3, **options).fit(kind(X), y, weights)
     assert model.n_errors_ == np.count_nonzero((model.predict(X) != y) & (weights > 0)) > 0
     assert model.mistakes_ == len(model.log_)
+
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(80, 4)) * (rng.random((80, 4)) < 0.7)
+Y = X @ [3.0, -2.0, 0.5, 0.0] + 60 + rng.normal(size=80)
+WEIGHT = rng.integers(0, 4, 80) / 2
+
+
+def near(mine, theirs, tolerance):
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(mine.intercept_, np.ravel(theirs.intercept_)[0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_optimum_is_linear_regression_and_ridge(weight, sparse):
+    x, total = sp.csr_array(X) if sparse else X, 80 if weight is None else weight.sum()
+    ridge = Ridge(alpha=0.2 * total).fit(X, Y, weight)
+    for options, theirs, tolerance in (
+        ({"update": "optimum"}, LinearRegression(), 1e-11),
+        ({"update": "optimum", "fit_intercept": False}, LinearRegression(fit_intercept=False), 1e-11),
+        ({"update": "optimum", "l2": 0.2}, ridge, 1e-11),
+        ({"l2": 0.2, "tol": 1e-16}, ridge, 1e-6),
+    ):
+        near(LMSRegressor(**options).fit(x, Y, weight), theirs.fit(X, Y, weight), tolerance)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_steps_are_those_of_sgd_regressor(fit_intercept):
+    same = {"fit_intercept": fit_intercept, "max_iter": 4, "tol": None}
+    theirs = SGDRegressor(alpha=1e-2, learning_rate="constant", eta0=0.01, shuffle=False, **same).fit(X, Y)
+    mine = LMSRegressor(update="sample", shuffle=False, l2=1e-2, lr=0.01, **same).fit(X, Y)
+    near(mine, theirs, 1e-12)
+    theirs, mine = clone(theirs), clone(mine)
+    for first in (0, 20, 40, 60, 0):
+        part = slice(first, first + 20)
+        near(mine.partial_fit(X[part], Y[part]), theirs.partial_fit(X[part], Y[part]), 1e-12)
+    plain = {"max_iter": 3, "tol": None, "shuffle": False}
+    theirs = SGDRegressor(alpha=0.0, learning_rate="constant", eta0=0.01, **plain).fit(X, Y, sample_weight=WEIGHT)
+    near(LMSRegressor(update="sample", lr=0.01, **plain).fit(X, Y, WEIGHT), theirs, 1e-12)
+
+
+def losses_of(lr, epsilon):
+    """Batch descent with the stop of note E, in numpy: the losses and the weights."""
+    features, w, losses = np.column_stack([X, np.ones(80)]), np.zeros(5), []
+    while len(losses) < 2 or abs(losses[-1] - losses[-2]) >= epsilon:
+        error = features @ w - Y
+        losses.append(error @ error / 160)
+        w = w - lr * features.T @ error / 80
+    return losses, w
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tol_is_the_change_of_the_loss(sparse):
+    model = LMSRegressor(lr=0.1, tol=1e-4).fit(sp.csr_array(X) if sparse else X, Y)
+    losses, w = losses_of(0.1, 1e-4)
+    assert (model.n_iter_, model.verdict_) == (len(losses), tp.Verdict.CONVERGED)
+    np.testing.assert_allclose([record.loss for record in model.history_], losses, rtol=1e-9)
+    np.testing.assert_allclose([*model.coef_, model.intercept_], w, rtol=1e-9)
+    assert model.loss_ == pytest.approx(np.square(model.predict(X) - Y).mean() / 2)
+    assert model.score(X, Y) == r2_score(Y, model.predict(X))
+    with pytest.warns(ConvergenceWarning, match="max_iter=3"):
+        LMSRegressor(lr=0.1, max_iter=3).fit(X, Y)
+
+
+def test_the_auto_rate_of_the_regressor_is_one_over_the_largest_eigenvalue():
+    assert LMSRegressor().fit(X, Y).lr_ == pytest.approx(tp.theory.auto_lr("regression", X))
+    sample = LMSRegressor(update="sample", max_iter=1, tol=None).fit(X, Y)
+    assert sample.lr_ == pytest.approx(tp.theory.auto_lr("regression", X, batch_size=1))
+
+
+def test_early_stopping_of_the_regressor_keeps_the_best_epoch():
+    model = LMSRegressor(update="sample", lr=0.2, early_stopping=True, max_iter=60, tol=None, random_state=3).fit(X, Y)
+    values = [record.validation_loss for record in model.history_]
+    assert model.verdict_ is tp.Verdict.STOPPED_EARLY
+    assert all(record.validation_error is None for record in model.history_)
+    held = train_test_split(np.arange(80), test_size=0.1, random_state=3)[1]
+    assert np.square(model.predict(X[held]) - Y[held]).mean() / 2 == pytest.approx(min(values), rel=1e-12)
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 1 samples"):
+        LMSRegressor(early_stopping=True).fit(X[:1], Y[:1])
+
+
+@pytest.mark.parametrize("theirs", [LinearRegression(), Ridge(), Lasso(alpha=0.01), SGDRegressor()], ids=str)
+def test_the_regressor_to_scikit_learn_and_back(theirs):
+    theirs.fit(X, Y)
+    mine = LMSRegressor(warm_start=True)
+    mine.coef_, mine.intercept_ = theirs.coef_, float(np.ravel(theirs.intercept_)[0])
+    np.testing.assert_allclose(mine.predict(X), theirs.predict(X), rtol=1e-13)
+    np.testing.assert_array_equal(mine.to_sklearn().predict(X), mine.predict(X))
+    near(mine.set_params(update="optimum").fit(X, Y), LinearRegression().fit(X, Y), 1e-10)
+
+
+test_what_the_regressor_refuses = refusals(
+    (lambda: LMSRegressor(lr=3.0).fit(X * 100, Y), ValueError, "the loss became .* is too large"),
+    (lambda: LMSRegressor(update="optimum").partial_fit, AttributeError, "has no attribute 'partial_fit'"),
+    (lambda: LMSRegressor(early_stopping=True).partial_fit(X, Y), ValueError, "early_stopping should be False"),
+    (lambda: LMSRegressor().fit(X, Y * 1e200), ValueError, "whose squares overflow; scale y"),
+    (lambda: LMSRegressor().fit(X, ["a"] * 80), ValueError, "y must hold numbers, found 'a'"),
+    (lambda: LMSRegressor(class_weight="balanced"), TypeError, "class_weight"),
+    (lambda: LMSClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
+)
+
+
+@pytest.mark.parametrize("update", ["batch", "sample", "optimum"])
+def test_targets_of_float32_are_learned_without_a_warning(update):
+    model = LMSRegressor(update=update, max_iter=500, tol=None).fit(X.astype(np.float32), Y.astype(np.float32))
+    assert model.coef_.dtype == model.predict(X.astype(np.float32)).dtype == np.float32
+    assert model.score(X, Y) > 0.5
