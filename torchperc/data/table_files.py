@@ -57,7 +57,7 @@ _FORMATS = {
     **{".npy": "npy", ".npz": "npz"},
 }
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
-BLOCK, _LONGER = 2**20, 16  # bytes of text that Arrow parses at a time, and how many times as many where it refuses
+BLOCK = 2**20  # bytes of text that Arrow parses at a time; 16 times as many if it refuses
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
 _HEAD, _LONGEST = 2**16, 2**28  # characters by which delimiter and header are found, and of a line
 _DELIMITERS, _ALIKE = ("\t", ";", "|", ","), 20  # and the lines that must agree on one
@@ -209,7 +209,7 @@ def format_of(path: Path) -> str:
 
 
 @contextmanager
-def _reading(path: Path, what: str = "compressed file", errors: type[Exception] = OSError) -> Iterator[None]:
+def _reading(path: Path, what: str = "file", errors: Any = (OSError, UnicodeError)) -> Iterator[None]:
     """Whatever fails is one ``ValueError``, of the file or of what is in it."""
     try:
         yield
@@ -408,6 +408,9 @@ class Table:
             return self._coded(values, places, numbers)
         types, name = pa.types, self.names[position]
         array = array.dictionary_decode() if types.is_dictionary(array.type) else array
+        if numbers and types.is_string(array.type):
+            with suppress(pa.ArrowInvalid):
+                array = array.cast(pa.float64())
         kind = array.type
         if numbers and (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
             array = array.cast(pa.float64(), safe=False)
@@ -462,10 +465,10 @@ def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise TypeError(f"X[{i}] is {type(row).__name__}, but X[0] is a dict; give a dict per row")
-        lost = [name for name in names if name not in row]
-        if lost:
-            has = listed(list(map(str, row)))
-            raise ValueError(f"X[{i}] must have each column of training; it lacks {lost[0]!r} and has {has}")
+        for name in names:
+            if name not in row:
+                why = f"it lacks {name!r} and has {listed([*map(str, row)])}"
+                raise ValueError(f"X[{i}] must have each column of training; {why}")
     return columns_table("X", names, lambda j: [row[names[j]] for row in rows])
 
 
@@ -490,22 +493,18 @@ def array_table(path: Path, archive: bool, known: Sequence[str] = (), labelled: 
     Python objects in it are not looked at, let alone run.
     """
     what = "archive of arrays" if archive else "array of numbers"
-    with (
-        _reading(path, what, Exception),
-        path.open("rb") as file,
-    ):  # numpy reads a header as Python text: anything fails
+    with _reading(path, what, Exception), path.open("rb") as file:  # anything, as numpy reads a header as Python text
         loaded: Any = np.load(file if archive else path, None if archive else "r", allow_pickle=False)
         arrays = {name: loaded[name] for name in loaded.files} if archive else {"X": loaded}
-    X: Any = next(
-        (array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "biuf"), np.empty((0, 0))
-    )
+    found = (array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "biuf")
+    X: Any = next(found, np.empty((0, 0)))
     name = known[0] if known else next((name for name, array in arrays.items() if array.ndim == 1), "y")
     y: Any = arrays.get(name) if archive else None
     (count, width), step = X.shape, _rows(X.shape[1])
     if not width or (y.shape != (count,) if y is not None else labelled and archive):
-        found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        held = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         needed = f"a matrix of numbers (N, d) is needed, and in an .npz file labels {name} (N,)"
-        raise ValueError(f"{path} holds {found or 'nothing'}; {needed}; save sparse samples as svmlight")
+        raise ValueError(f"{path} holds {held or 'nothing'}; {needed}; save sparse samples as svmlight")
     mapped = isinstance(X, np.memmap) and X.flags.c_contiguous
 
     def read(positions: Sequence[int]) -> Iterator[Any]:
@@ -536,10 +535,10 @@ def open_table(
         if kind == "text":
             parts.append(text := TextTable(path, options, known))
             options = replace(options, delimiter=text.delimiter, decimal=text.decimal, header=text.named)  # of all
+        elif kind == "parquet":
+            parts.append(parquet_table(path))
         else:
-            parts.append(
-                parquet_table(path) if kind == "parquet" else array_table(path, kind == "npz", known, labelled)
-            )
+            parts.append(array_table(path, kind == "npz", known, labelled))
     table = copy(parts[0])
     for part in parts:
         if part.names != table.names:
@@ -596,19 +595,21 @@ class TextTable(Table):
                 shutil.copyfileobj(text, codecs.getwriter("utf-8")(copied, "surrogateescape"))
         with _open_text(self._source) as text:
             lines = str(text.read(_HEAD) + text.readline(_LONGEST) + text.readline(_LONGEST))
-        if wrong := _NO_TEXT.search(lines):
-            raise self._no_text(wrong[0], len(lines[: wrong.end()].splitlines()))
+        for number, line in enumerate(lines.splitlines(), 1):
+            self._check_text(line, number)
         return lines
 
-    def _no_text(self, byte: str, line: int) -> ParameterError:
-        said = f"{self._encoding.upper()}: line {line} holds the byte 0x{ord(byte) - 0xDC00:02x}"
-        remedy = "if it comes from Windows or an old Excel, read it with "
-        return ParameterError(f"{self.path} is not a CSV file in {said}; {remedy}", Option("encoding", "cp1252"))
+    def _check_text(self, text: str, line: int) -> None:
+        """Raise if there are bytes that are none in the encoding."""
+        if wrong := _NO_TEXT.search(text):
+            said = f"{self._encoding.upper()}: line {line} holds the byte 0x{ord(wrong[0]) - 0xDC00:02x}"
+            remedy = "if it comes from Windows or an old Excel, read it with "
+            raise ParameterError(f"{self.path} is not a CSV file in {said}; {remedy}", Option("encoding", "cp1252"))
 
     def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """Columns as Arrow reads them; all are text from the first block on in which some are not all numbers."""
         done = 0
-        for parsed, size in ((numbers, BLOCK), ((), _LONGER * BLOCK)):
+        for parsed, size in ((numbers, BLOCK), ((), BLOCK), ((), 16 * BLOCK)):
             seen = 0
             try:
                 with _reading(self.path):
@@ -650,8 +651,7 @@ class TextTable(Table):
                     if cells:
                         if cells[-1].endswith(_END):
                             raise csv.Error("a quote is opened and not closed")
-                        if wrong := _NO_TEXT.search("".join(cells)):
-                            raise self._no_text(wrong[0], line)
+                        self._check_text("".join(cells), line)
                         if len(cells) != width:
                             found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
                             raise csv.Error(f"{found} where the first line has {width}")
@@ -666,16 +666,14 @@ class TextTable(Table):
 def _open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[Any]:
     """Open a file as text; bytes that are none become surrogates."""
     with open_bytes(path) as file, io.TextIOWrapper(file, encoding, "surrogateescape", newline="") as text:
-        try:
-            yield text
-        except UnicodeError as error:
-            raise ParameterError(f"{path} ({first_line(error)}) is no text in ", Option("encoding", encoding)) from None
+        yield text
 
 
 def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The cells of each record, and the number of the line in which it ends."""
+    """The cells of each record, and the number of the line in which it ends, up to a cell that is too long."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    return ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
+    with suppress(csv.Error):
+        yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
 
 
 def _delimiter(head: str) -> str:
