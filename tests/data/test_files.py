@@ -11,7 +11,6 @@ import importlib
 import json
 import math
 import os
-import random
 import re
 from fractions import Fraction
 from functools import partial
@@ -26,7 +25,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array, save_npz
-from sklearn.linear_model import SGDClassifier
 from tables import said_by, write
 
 from torchperc.data import Batches, CsrParts, PreparedData, TableEncoder, load, read, svmlight, table_files
@@ -118,6 +116,11 @@ def test_tables_come_back_to_the_bit_and_gaps_as_by_hand(
         made = read(path, **how)
         same(read(path, **how, stream=True), made)
     assert (made.names, made.decode(made.y), made.dropped) == (tuple(names), y, rows - len(y))
+    if missing != "drop":
+        again, labels = table_of(new := Batches(path, made.encoder))
+        assert np.array_equal(again, made.X.numpy())
+        assert labels == y
+        assert len(list(new)) == len(list(new))  # may be gone through again
     X, known = np.array(X), np.ones_like(X, bool)
     known[tuple(np.array(gaps, int).reshape(-1, 2).T)] = False
     assert np.array_equal(made.X.numpy()[known], X[known])
@@ -155,9 +158,7 @@ def test_means_of_huge_numbers_are_finite(tmp_path):
     assert made.X[1, 0].item() == pytest.approx(1.6e308)
 
 
-@pytest.mark.parametrize(
-    ("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", None)]
-)
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".zst", None)])
 def test_packed_files_are_unpacked(tmp_path, pieces, ending, pack):
     content = "a,b\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(100))
     packed = pack(content.encode()) if pack else pa.compress(content.encode(), "zstd", asbytes=True)
@@ -233,14 +234,10 @@ BAD = {
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "column 1 has the name 'a' of another"),
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore='c' is also in target"),
-    "category of labels": ("a,c\n1,x\n", {"categories": "c"}, "categories='c' is also in target"),
     "unknown task": ("a,c\n1,x\n", {"task": "clustering"}, "task='clustering'"),
     "text that is none": ("a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
     "word for a target": ("a,price\n1,10.5\n2,cheap\n3,12\n", REAL, "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
     "comma in a target": ('a,price\n1,10.5\n2,"9,5"\n', REAL, "line 3, column 'price': '9,5' is not a number; if that is a decimal comma, say decimal=','"),
-    "infinite target": ("a,price\n1,10.5\n2,-inf\n", REAL, "line 3, column 'price': '-inf' is not a finite number"),
-    "missing target": ("a,price\n1,10.5\n2,\n", REAL, "line 3, column 'price': the target is missing; fill it in, or drop such rows with missing='drop'"),
-    "constant target": ("a,price\n1,7.5\n2,7.50\n3,7.5\n", REAL, "column 'price' has one value only: '7.5'; at least two are required"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),
 }  # fmt: skip
 
@@ -275,7 +272,6 @@ WRONG_FILES = [
     (PACKED[:30] + b"garbage" + PACKED[30:], "data.csv.gz", "is not a complete file"),
     (b"a,b\n1,x\n", "data.csv.gz", "is not a complete file"),
     (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
-    (b"PK\x03\x04\x14\x00 excel", "data.csv", "holds NUL bytes"),
     (b"a\0,b\n1,x\n2,y\n", "data.csv", "encoding='utf-16'"),
     (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
     (b"PK\x03\x04", "data.npz", "is not a complete archive"),
@@ -495,24 +491,12 @@ def test_bad_lines_of_svmlight_are_named(tmp_path, pieces, line):
 # streaming
 
 
-def mixed_table(path, rows=300, seed=0):
-    draw = random.Random(seed)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["a", "colour", "note", "b", "label"])
-        for i in range(rows):
-            a = draw.choice([repr(draw.gauss(0, 1)), "", "?"] if i % 7 == 3 else [repr(draw.gauss(0, 1))])
-            note = draw.choice(["one, two", "three\nlines", 'a "quote"'])
-            writer.writerow([a, draw.choice(["red", "blue", "NA"]), note, draw.randint(0, 9), draw.choice("xyz")])
-    return path
-
-
 def test_streaming_is_chosen_by_free_memory(tmp_path, monkeypatch):
-    path = mixed_table(tmp_path / "data.csv")
-    size = read(path, missing="mean").X.nbytes
+    path = numbered(tmp_path / "data.csv")
+    size = read(path).X.nbytes
     for free, kind in ((size * 8, torch.Tensor), (size * 2, np.memmap)):
         monkeypatch.setattr(reading, "free_memory", lambda free=free: free)
-        assert isinstance(read(path, missing="mean").X, kind)
+        assert isinstance(read(path).X, kind)
     svm = write(tmp_path, "1 1:1\n0 1:2\n", "data.svm")
     monkeypatch.setattr(reading, "free_memory", lambda: 1)
     assert isinstance(read(svm).X, CsrParts)
@@ -548,15 +532,6 @@ TRAIN = "a,colour,b,label\n1,red,5,x\n2,green,6,y\n3.5,red,7,x\n"
 def encoding_of(tmp_path, content=TRAIN, name="train.csv", **options):
     made = read(write(tmp_path, content, name), **options)
     return made, TableEncoder.from_json(json.loads(json.dumps(made.encoder.to_json())))
-
-
-def test_the_training_file_goes_through_its_own_encoding(tmp_path, pieces):
-    path = mixed_table(tmp_path / "data.csv", rows=60)
-    made = read(path, missing="mean")
-    X, labels = table_of(new := Batches(path, made.encoder))
-    assert np.array_equal(X, made.X.numpy())
-    assert labels == made.decode(made.y)
-    assert len(list(new)) == len(list(new))  # may be gone through again
 
 
 def test_columns_are_found_by_name(tmp_path, pieces):
@@ -636,15 +611,10 @@ def test_bad_new_files_are_one_line_that_names_the_place(tmp_path, pieces, name)
 
 def test_missing_values_of_new_files_become_the_means(tmp_path):
     _, encoding = encoding_of(tmp_path, missing="mean")
-    X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,?,\n,,\n1,2,red\n"), encoding.with_imputed_values([1, 2, 3, 4])))
+    X, _ = table_of(
+        Batches(write(tmp_path, "a,b,colour\n,?,\n,,\n1,2,red\n"), encoding.with_imputed_values([1, 2, 3, 4]))
+    )
     assert X.tolist() == [[1, 2, 3, 4], [1, 2, 3, 4], [1, 0, 1, 2]]  # cells may all be missing
-
-
-def test_heavy_libraries_load_late(fresh):
-    code = "import torchperc.data, sys; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = fresh(code).split()
-    assert "torchperc" in loaded
-    assert not {"pyarrow", "scipy", "sklearn", "pandas", "numba", "rich"} & set(loaded)
 
 
 # faults: files that change, are too wide, or too large for the disk
@@ -665,20 +635,12 @@ def numbered(path, shift=0, rows=40):
     return path
 
 
-def truncate(path):
-    os.truncate(path, 30)
-
-
-def append(path):
-    with path.open("ab") as file:
-        file.write(path.read_bytes()[-16:])
-
-
-def replace(path):
-    os.replace(numbered(path.with_name(f"other{path.suffix}"), shift=1), path)
-
-
-CHANGES = {change.__name__: change for change in (truncate, append, replace, os.unlink)}
+CHANGES = {
+    "truncate": lambda path: os.truncate(path, 30),
+    "append": lambda path: path.write_bytes(path.read_bytes() + path.read_bytes()[-16:]),
+    "replace": lambda path: os.replace(numbered(path.with_name(f"other{path.suffix}"), shift=1), path),
+    "remove": os.unlink,
+}
 KINDS = ("csv", "svm", "parquet", "npy")
 SAID = "data.{} changed while it was read; read it again"
 
@@ -725,7 +687,6 @@ def test_sparse_samples_have_indices_of_32_bits(tmp_path, stream):
     (train, _), *_ = PreparedData(made, scale="maxabs").parts
     for X in (whole, new, train):
         assert {X.indices.dtype, X.indptr.dtype} == {np.dtype(np.int32)}
-    SGDClassifier(max_iter=2, tol=None).fit(train, np.arange(train.shape[0]) % 2)
 
 
 def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatch):
