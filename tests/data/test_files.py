@@ -184,6 +184,19 @@ def test_text_in_odd_shapes_is_read(tmp_path, pieces):
         same(read(tmp_path / "data.csv", stream=True), made)
     inches = read(write(tmp_path, 'size,n,c\n5" pipe,1,x\n6" pipe,2,y\n5" pipe,3,"x\nz"\n'))
     assert (inches.names, inches.labels) == (('size=5" pipe', 'size=6" pipe', "n"), ("x", "x\nz", "y"))
+    text = 'n,t,c\n1,u,x\n NA , "say ""hi""",y\n,,x\n4," ""hi"" you",y\n'
+    filled = read(write(tmp_path, text), missing="mean")
+    assert filled.names == ("n", 't="hi" you', 't=say "hi"', "t=u")
+    third = pytest.approx(1 / 3)
+    assert filled.X.tolist() == [[1, 0, 0, 1], [2.5, 0, 1, 0], [2.5, third, third, third], [4, 1, 0, 0]]
+
+
+def test_long_cells_are_read_or_named(tmp_path, monkeypatch):
+    path = write(tmp_path, f"a,c\n1,x\n2,{'y' * 200_000}\n")
+    assert [*map(len, read(path).labels)] == [1, 200_000]
+    write(tmp_path, f"a,c\n1,x\n2,{'y' * 5000}\n")
+    shrink(monkeypatch)
+    assert "is no table that can be read: straddling object" in said_by(lambda: read(path))
 
 
 def test_columns_by_name_and_position(tmp_path):

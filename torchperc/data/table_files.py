@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -259,11 +259,10 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 def is_number(cell: str) -> bool:
     """Whether a cell of a table reads as a number."""
-    try:
+    with suppress(ValueError):
         float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # 1_000 is a number in Python only
+        return "_" not in cell  # 1_000 is a number in Python only
+    return False
 
 
 def is_finite(cell: str) -> bool:
@@ -443,21 +442,22 @@ def _written(array: Any) -> list[str]:
     return [shortest(v) if isinstance(v, float) else "" if v is None else str(v) for v in values]
 
 
-def columns_table(title: str, names: Sequence[str], column: Callable[[int], Any]) -> Table:
-    """A table of columns in memory."""
+def columns_table(title: str, columns: Iterable[tuple[Any, Any]]) -> Table:
+    """A table of named columns in memory."""
+    held = [*columns]
 
     def read(positions: Sequence[int]) -> Iterator[Any]:
         try:
-            yield [pa.array(column(j), from_pandas=True) for j in positions]
+            yield [pa.array(held[j][1], from_pandas=True) for j in positions]
         except pa.ArrowException as error:
             raise ValueError(f"{title} has a column of mixed types ({first_line(error)}); convert it") from None
 
-    return Table(Path(title), tuple(names), read)
+    return Table(Path(title), tuple(str(name) for name, _ in held), read)
 
 
 def frame_table(frame: Any, title: str = "X") -> Table:
     """A pandas data frame as a table."""
-    return columns_table(title, [str(name) for name in frame.columns], lambda j: frame.iloc[:, j])
+    return columns_table(title, frame.items())
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
@@ -469,7 +469,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table
             if name not in row:
                 why = f"it lacks {name!r} and has {listed([*map(str, row)])}"
                 raise ValueError(f"X[{i}] must have each column of training; {why}")
-    return columns_table("X", names, lambda j: [row[names[j]] for row in rows])
+    return columns_table("X", ((name, [row[name] for row in rows]) for name in names))
 
 
 def parquet_table(path: Path) -> Table:
@@ -608,36 +608,29 @@ class TextTable(Table):
 
     def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """Columns as Arrow reads them; all are text from the first block on in which some are not all numbers."""
-        done = 0
+        names, done, refused, end = [str(j) for j in range(len(self.names))], 0, "", ""
+        parse = pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
         for parsed, size in ((numbers, BLOCK), ((), BLOCK), ((), 16 * BLOCK)):
-            seen = 0
+            types = {names[j]: pa.float64() if j in parsed else pa.string() for j in (*positions, len(names) - 1)}
+            read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(size, 64 * len(names)))
+            convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
+            convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
+            source, seen = pa.input_stream(str(self._source), compression=format_by_name(self._source.name)[1]), 0
             try:
                 with _reading(self.path):
-                    for columns in self._by_arrow(positions, parsed, size):
-                        new, seen = max(0, done - seen), seen + len(columns[0])
+                    for batch in pa.csv.open_csv(source, read, parse, convert):
+                        new, seen = max(0, done - seen), seen + batch.num_rows
                         if seen > done:
-                            yield [column.slice(new) for column in columns]
-                            done = seen
-                return
+                            done, end = seen, str(batch.column(names[-1])[-1])
+                            yield [batch.column(names[j]).slice(new) for j in positions]
+                refused = ""
+                break
             except pa.ArrowInvalid as error:
                 refused = first_line(error)
-        if deque(self.rows(()), 1):  # all of them, of which one is wrong
+        if (
+            (refused or "\n" in end or "\r" in end) and deque(self.rows(()), 1) and refused
+        ):  # rows() names what is wrong
             raise ValueError(f"{self.path} is no table that can be read: {refused}")
-
-    def _by_arrow(self, positions: Sequence[int], numbers: Collection[int], size: int) -> Iterator[Sequence[Any]]:
-        """Columns as Arrow reads them; ``ArrowInvalid`` where it refuses, other errors where it should have."""
-        names, end = [str(j) for j in range(len(self.names))], ""
-        types = {names[j]: pa.float64() if j in numbers else pa.string() for j in (*positions, len(names) - 1)}
-        read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(size, 64 * len(names)))
-        parse = pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
-        convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
-        convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-        source = pa.input_stream(str(self._source), compression=format_by_name(self._source.name)[1])
-        for batch in pa.csv.open_csv(source, read, parse, convert):
-            yield [batch.column(names[j]) for j in positions]
-            end = str(batch.column(names[-1])[-1]) if batch.num_rows else end
-        if "\n" in end or "\r" in end:  # maybe a quote that is not closed
-            deque(self.rows(()), 0)
 
     def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
         """The line of each record that is not empty, and its cells; the first that is wrong is an error."""
