@@ -226,7 +226,6 @@ def test_a_column_that_turns_out_to_be_words_is_read_again(tmp_path, monkeypatch
 
 REAL = {"task": "regression"}
 BAD = {
-    "word in numbers": ("a,b,c\n1,2,x\n1,two,y\n5,6,x\n", {}, "line 3, column 'b': 'two' is not a number; correct it"),
     "word after numbers": ("a,c\n" + "1,x\n" * 40 + "oops,y\n" + "2,x\n" * 5, {}, "line 42, column 'a': 'oops' is not a number"),
     "word after quoted lines": ('t,a,c\n"p\nq",1,x\n"p\n\nq",2,y\n"p\nq",z,x\n"p\nq",4,y\n', {}, "line 7, column 'a': 'z' is not a number"),
     "missing": ("a,b,c\n1,2,x\n1,,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing (in all: 1 in 'b'); correct it, impute means with missing='mean', or drop such rows with missing='drop'"),
@@ -282,14 +281,12 @@ WRONG_FILES = [
     (b"", "data.csv", "is empty"),
     (PACKED, "data.csv", "holds NUL bytes: it is compressed"),
     (PACKED[:-20], "data.csv.gz", "is not a complete file"),
-    (PACKED[:30] + b"garbage" + PACKED[30:], "data.csv.gz", "is not a complete file"),
     (b"a,b\n1,x\n", "data.csv.gz", "is not a complete file"),
     (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
     (b"a\0,b\n1,x\n2,y\n", "data.csv", "encoding='utf-16'"),
     (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
     (b"PK\x03\x04", "data.npz", "is not a complete archive"),
     (PACKED, "data.npy.gz", "is not a complete array"),
-    (bytes(range(1, 256)), "data.csv", "is not a CSV file"),
     (pa.compress(b"a,b\n" * 999, "zstd", asbytes=True)[:-5], "data.csv.zst", "is not a complete file"),
     (None, "none.csv", "No such file"),
     (None, ".", "Is a directory"),
@@ -481,7 +478,6 @@ def test_svmlight_with_all_its_liberties(tmp_path, pieces):
 
 BAD_LINES = {
     "1 2:1 1:1": "index 1 is too small, too large, or without a finite number",
-    "1 2:1 2:1": "index 2 is too small",
     "1,2 1:1": "'1,2' is no label",
     "1:1 2:1": "'1:1' is no label, which is one word in UTF-8 without a comma or colon; a line is: label index:value",
     "1 1:1 2": "parse error: Expected 2 columns, got 1: 2; a line is: label index:value",

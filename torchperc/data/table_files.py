@@ -36,7 +36,7 @@ class _Arrow:
     """pyarrow, imported on first use; a promise of lazy_loader would be kept by whoever looks through all modules."""
 
     def __getattr__(self, name: str) -> Any:
-        submodule = name in ("compute", "csv", "parquet")
+        submodule = name in ("csv", "parquet")
         return (
             importlib.import_module(f"pyarrow.{name}")
             if submodule
@@ -478,7 +478,7 @@ def parquet_table(path: Path) -> Table:
     def read(positions: Sequence[int]) -> Iterator[Any]:
         with _reading(path, "Parquet file", Exception), pa.parquet.ParquetFile(path) as file:
             some = [names[j] for j in positions]
-            for batch in file.iter_batches(_rows(len(some)), columns=some):
+            for batch in file.iter_batches(max(1, min(ROWS, 2**20 // len(some))), columns=some):
                 batch.validate(full=True)  # text in UTF-8, among others
                 yield [batch.column(name) for name in some]
 
@@ -500,7 +500,7 @@ def array_table(path: Path, archive: bool, known: Sequence[str] = (), labelled: 
     X: Any = next(found, np.empty((0, 0)))
     name = known[0] if known else next((name for name, array in arrays.items() if array.ndim == 1), "y")
     y: Any = arrays.get(name) if archive else None
-    (count, width), step = X.shape, _rows(X.shape[1])
+    (count, width), step = X.shape, max(1, min(ROWS, 2**20 // (X.shape[1] or 1)))
     if not width or (y.shape != (count,) if y is not None else labelled and archive):
         held = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         needed = f"a matrix of numbers (N, d) is needed, and in an .npz file labels {name} (N,)"
@@ -517,10 +517,6 @@ def array_table(path: Path, archive: bool, known: Sequence[str] = (), labelled: 
 
     names = [*map(str, range(1, width + 1)), *([] if y is None else [name])]
     return Table(path, tuple(names), read, named=False)
-
-
-def _rows(width: int) -> int:
-    return max(1, min(ROWS, 2**20 // max(1, width)))
 
 
 def open_table(
