@@ -124,7 +124,7 @@ class ReadOptions:
             object.__setattr__(self, name, tuple(map(str, (given,) if isinstance(given, str | int) else given)))
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                why = f" is unknown; choose one of {', '.join(map(repr, choices))}"
+                why = f" is unknown; choose one of {listed([str(choice) for choice in choices if choice is not None])}"
                 raise ParameterError(Option(name, getattr(self, name)), why)
         mark = self.delimiter
         if mark is not None and (not isinstance(mark, str) or len(mark) != 1 or mark in '"\r\n'):
@@ -647,7 +647,7 @@ class TextTable(Table):
                         yield f"{self.path}, line {line}", [cells[j] for j in positions]
                     line = self._skip + records.line_num + 1
             except csv.Error as error:
-                why = f"{error}; correct it, or look for a quote that is not closed"
+                why = f"{error}; correct it, or look for a quote that is not closed or behind a blank"
                 raise ValueError(f"{self.path}, line {line}: {why}") from None
 
 
