@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -147,9 +147,8 @@ class ReadOptions:
 
     def to_json(self) -> dict[str, Any]:
         """The options that differ from the default, as plain types."""
-        given = {
-            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
-        }
+        default = vars(ReadOptions())
+        given = {name: value for name, value in vars(self).items() if value != default[name]}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
 
