@@ -199,7 +199,8 @@ def test_encoders_come_back_through_json(encoder):
         (lambda: TableEncoder.from_json({}), "columns"),
         (lambda: TableEncoder.from_json(3), "to_json()"),
         (lambda: TableEncoder.from_json(FRUIT.to_json() | {"more": 1}), "more"),
-        (lambda: ReadOptions(decimal=";"), "decimal=';'"),
+        (lambda: ReadOptions(decimal=";"), "decimal=';' is unknown; choose one of '.', ','"),
+        (lambda: ReadOptions(encoding="base64"), "encoding='base64' is unknown"),
         (lambda: ReadOptions(positive="a", task="regression"), "positive='a'"),
     ],
 )

@@ -23,21 +23,6 @@ def vectorizer(**options):
     return TfidfVectorizer(token_pattern=TOKEN, ngram_range=(1, 2), sublinear_tf=True, **options)
 
 
-def test_features_are_those_of_sklearn(tmp_path):
-    rows = messages(300)
-    made = read(save(tmp_path / "m.csv", rows))
-    oracle = vectorizer(min_df=2)
-    X = oracle.fit_transform([text for text, _ in rows])
-    (column,) = made.encoder.columns
-    assert list(column.vocabulary.words) == oracle.get_feature_names_out().tolist()
-    assert made.names[0] == f"message: {column.vocabulary.words[0]}"
-    assert abs(made.X - X).max() < 1e-15
-    assert made.labels == ("ham", "spam")
-    assert made.y.tolist() == [1 if label == "spam" else -1 for _, label in rows]
-    assert made.X.has_sorted_indices
-    np.testing.assert_allclose(np.sqrt((made.X.multiply(made.X)).sum(axis=1)), 1, rtol=1e-15)
-
-
 @given(st.lists(st.text("ab ,!é\n'’1_Ⅷß", max_size=12), min_size=1, max_size=6))
 def test_any_text_is_a_row_as_of_sklearn(texts):
     counts = Counts()
@@ -76,6 +61,7 @@ def test_text_beside_numbers_and_categories(tmp_path):
     made = read(path, missing="mean", text="first")
     assert made.encoder.text_columns == ("message", "first")
     frame = pd.read_csv(path)
+    assert made.X.has_sorted_indices
     X = made.X.toarray()
     start = 3 + len(made.encoder.columns[2].features)
     oracle = vectorizer(min_df=2).fit_transform(frame.message).toarray()

@@ -280,7 +280,7 @@ TABLES = {
     "target by name": ("kind,a,b\nx,1,2\ny,3,4\n", "kind"),
     "target by position": ("0,1,5\n1,2,6\n0,3,8\n1,4,9\n", "1"),
     "numbers in one way": ("1,2,1\n3,4,1.0\n5,6,+2\n7,8,2\n", None),
-    "spaces and blank lines": ("\ufeffa, b , label\n\n 1 , 2e3,x\n,,\n-0.0,4, y\n", None),
+    "spaces and blank lines": ("\ufeffa, b , label\n\n 1 , 2e3,x\n\n-0.0,4, y\n", None),
     "quoted": ('a,"b,c",label\n1,2,"x,1"\n3,4,y\n', None),
     "negative labels": ("1,-1\n2,1\n3,-1\n", None),
     "large numbers": ("1e308,1e308,x\n1,2,y\n", None),

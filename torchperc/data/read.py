@@ -42,11 +42,11 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
 
     The format is inferred from the extension: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
-    and svmlight may be compressed (``.gz .bz2 .xz .zst``).
+    and svmlight may be compressed (``.gz .bz2 .zst``).
 
     A column is a number if all that is in it are numbers, a date if all are dates, and a category if fewer than half
     are numbers: then each of its levels becomes a feature of 0 and 1. Anything between is an error that names the cell.
-    A line in which nothing is written is no row. ``Dataset.notes`` says what was recognised.
+    ``Dataset.notes`` says what was recognised.
 
     Text is a column that is named as such, or one whose values are nearly all different and long: more than five words
     on average, and more than 50 different values that are more than half as many as rows (or more than 1,000). Its
@@ -106,23 +106,19 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
     return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
 
 
-class _Kept:
+class _Kept(deque[Any]):
     """Batches of the first reading, as long as they fit into the memory that samples may take."""
 
     def __init__(self, stream: bool | None) -> None:
-        self.room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-        self.size, self._batches = 0, deque[Any]()
+        super().__init__()
+        self.room, self.size = SHARE * free_memory() if stream is None else -1 if stream else math.inf, 0
 
     def __call__(self, batch: Any) -> None:
         """Keep a batch; ``None`` forgets all."""
         self.size = 0 if batch is None else self.size + batch.nbytes
-        self._batches.append(batch)
+        self.append(batch)
         if batch is None or self.size > self.room:
-            self._batches.clear()
-
-    def __iter__(self) -> Iterator[Any]:
-        while self._batches:
-            yield self._batches.popleft()
+            self.clear()
 
 
 def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
@@ -143,13 +139,12 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
     missing = [np.empty((0, 2), np.int64)]
 
     def encoded() -> Iterator[Any]:
-        first = 0
+        last = 0
         batch: Any
-        for batch in kept if in_memory else fit.batches():
-            last = first + batch.n_rows
+        for batch in (kept.popleft() for _ in range(len(kept))) if in_memory else fit.batches():
+            first, last = last, last + batch.n_rows
             made, found, y[first:last] = fit.encode(batch, None if matrix is None else matrix[first:last])
             missing.append(found + np.array([first, 0]))
-            first = last
             if batch.n_rows:
                 yield as_samples(made) if sparse else made
 
@@ -241,12 +236,11 @@ class Batches:
                 self._positions, self._target = encoder.find_columns(self._file)
                 names, self.labelled = self._file.names, self._target is not None
         self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})
-        kept = names if keep == "all" else [keep] if isinstance(keep, str) else keep
-        for name in kept:
+        self._kept = names if keep == "all" else (keep,) if isinstance(keep, str) else tuple(keep)
+        for name in self._kept:
             if name not in names:
                 why = f" is no column of {self.path}; it has {listed(names) or 'none'}"
                 raise ParameterError(Option("keep", name), why)
-        self._kept = {names.index(name): name for name in kept}
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
@@ -254,20 +248,20 @@ class Batches:
             for X, labels, kept in self._rows():
                 self._source.check()  # so that no row of a second version is handed on
                 if X.shape[0]:
-                    yield Batch(first, X, None if labels is None else labels.texts(), kept)
+                    yield Batch(first, X, None if labels is None else labels.look_up(labels.levels, "").tolist(), kept)
                     first += X.shape[0]
 
     def _rows(self) -> Iterator[tuple[Any, Any, dict[str, list[str]]]]:
         """Features, labels and the columns to keep."""
         if self.encoder.indices is not None:
             for batch in self._file.batches():
-                yield self._file.known(batch, *self.encoder.indices), batch.labels, {}
+                yield self._file.samples(batch, *self.encoder.indices), batch.labels, {}
             return
+        wanted, raw = self.encoder.wanted(self._positions), {name: self._file.names.index(name) for name in self._kept}
         labels = {} if self._target is None else {self._target: "words"}
-        for batch in self._file.batches(self.encoder.wanted(self._positions) | labels, list(self._kept)):
+        for batch in self._file.batches(wanted | labels, [*raw.values()]):
             X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
-            kept = {name: batch.raw[j] for j, name in self._kept.items()}
-            yield as_samples(X), batch.columns.get(self._target), kept
+            yield as_samples(X), batch.columns.get(self._target), {name: batch.raw[j] for name, j in raw.items()}
 
 
 # --- larger than memory -------------------------------------------------------------------------------------------
@@ -282,34 +276,25 @@ def mapped(pieces: Iterable[Any], shape: tuple[int, int], sparse: bool, dtype: s
 
     from torchperc.samples.mapped import CsrParts
 
-    folder = Path(tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix=".torchperc-cache-"))
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".torchperc-cache-"))
         if sparse:
             for number, piece in enumerate(pieces):
                 save_npz(folder / f"X-{number:05}.npz", piece, compressed=False)
             X: Any = CsrParts(sorted(folder.iterdir()))
         else:
-            with (folder / "X.npy").open("wb") as file:
-                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for piece in pieces:
-                    file.write(np.ascontiguousarray(piece, dtype).data)
-            X = np.load(folder / "X.npy", mmap_mode="r")
+            with (folder / "X").open("wb") as file:
+                file.writelines(np.ascontiguousarray(piece, dtype).data for piece in pieces)
+            X = np.memmap(folder / "X", dtype, "r", shape=shape)
     except BaseException as error:
-        if folder.name.startswith("."):
-            remove(folder)
+        remove(folder)
         if not isinstance(error, OSError):
             raise
         said = f"cannot write the converted table to {folder}: {error.strerror or error}; set TMPDIR to a larger folder"
         raise OSError(error.errno, said) from None
-    weakref.finalize(getattr(X, "_mmap", X), _remove, folder, os.getpid())
+    process = os.getpid()  # a forked child that ends leaves the files alone
+    weakref.finalize(getattr(X, "_mmap", X), lambda: remove(folder) if os.getpid() == process else None)
     return X
-
-
-def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # a forked child that ends leaves it alone
-        remove(folder)
 
 
 def free_memory() -> int:

@@ -19,7 +19,6 @@ from torchperc.data.table_files import (
     Array,
     ReadOptions,
     Words,
-    as_numbers,
     common_name,
     is_absent,
     is_finite,
@@ -36,34 +35,20 @@ _FORM = "a line is: label index:value index:value …"
 class SparseBatch(NamedTuple):
     """Some rows: their lines, labels (``None`` if the file has none), and CSR parts with indices as written."""
 
+    n_rows: int
+    nbytes: int
     lines: Array
     labels: Words | None
     starts: Array
     columns: Array
     values: Array
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return len(self.lines)
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that the samples take."""
-        return self.starts.nbytes + self.columns.nbytes + self.values.nbytes
-
-    def csr(self, first: int, width: int) -> Any:
-        """The rows as a CSR array; ``first`` is the number of the first feature."""
-        from scipy.sparse import csr_array
-
-        return csr_array((self.values, self.columns - np.int32(first), self.starts), shape=(self.n_rows, width))
-
 
 class SvmlightFile:
     """An svmlight file, read in pieces.
 
-    Indices count from 1 unless a 0 occurs, and rise within a line. ``qid:…`` behind the label is ignored, as is all
-    from ``#`` to the end of the line. A label is any word without a comma or colon; if it is ``real``, a finite number.
+    Indices count from 1 unless a 0 occurs, and rise within a line. All from ``#`` to the end of the line is ignored. A
+    label is any word without a comma or colon; if it is ``real``, a finite number.
     """
 
     def __init__(self, path: Path, real: bool = False) -> None:
@@ -81,83 +66,65 @@ class SvmlightFile:
                 new = file.read(PIECE)
                 data = rest + new
                 end = data.rfind(b"\n") + 1 if new else len(data)
-                text, rest = re.sub(rb"#[^\n]*", b"", data[:end]), data[end:]
-                try:
-                    batch = self._parsed(text)
-                except ValueError:
-                    self._check_lines(text, line)
-                    raise
-                yield batch._replace(lines=batch.lines + line)
-                line += text.count(b"\n")
+                lines, rest = re.sub(rb"#[^\n]*", b"", data[:end]).split(b"\n"), data[end:]
+                yield self._batch(lines, line)
+                line += len(lines) - 1
 
-    def _parsed(self, data: bytes) -> SparseBatch:
-        """The rows of some text, lines from 0; any ``ValueError`` if something is not as it should be.
+    def _batch(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+        """The rows of some lines; if one is wrong, it is looked for in either half."""
+        try:
+            return self._parsed(lines, first)
+        except ValueError as error:
+            if len(lines) == 1:
+                said = error.args if isinstance(error, ParameterError) else [str(error).rpartition("CSV ")[2]]
+                raise ParameterError(f"{self.path}, line {first}: ", *said, f"; {_FORM}") from None
+        half = len(lines) // 2
+        self._batch(lines[:half], first)
+        return self._batch(lines[half:], first + half)
 
-        What is behind the labels is read as a table of index and value, with a row of nulls where each line begins.
-        """
-        lines: Sequence[bytes] = data.split(b"\n")
+    def _parsed(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+        """The rows of some lines; any ``ValueError`` if something is not as it should be."""
         if self.labelled:
             tokens, lines = zip(*((*text.split(None, 1), b"", b"")[:2] for text in lines), strict=True)
-        text = b"\n".join([b":", b"\n:\n".join(lines)])
-        text = re.sub(rb"(?m)^:\nqid:\S*", b":", text) if b":\nqid:" in text else text
+        starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
         types = {"index": pa.int32(), "value": pa.float64()}
         table = pa.csv.read_csv(
-            pa.BufferReader(text.translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
+            pa.BufferReader(b"\n".join([b"0:0", *lines]).translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
             pa.csv.ReadOptions(column_names=list(types)),
             pa.csv.ParseOptions(delimiter=":", quote_char=False),
-            pa.csv.ConvertOptions(column_types=types, null_values=[""]),
+            pa.csv.ConvertOptions(column_types=types, null_values=[]),
         )
-        columns, values = (as_numbers(table[name].combine_chunks()) for name in types)
-        entry = ~np.isnan(columns)
-        begins = np.flatnonzero(~entry)
-        starts = np.append(begins - np.arange(len(begins)), np.count_nonzero(entry))
-        there = np.array([token != b"" for token in tokens]) if self.labelled else np.diff(starts) > 0
-        columns, values = columns[entry].astype(np.int32), values[entry]
-        rises = np.diff(columns, prepend=-1) > 0
-        rises[starts[:-1][starts[:-1] < len(rises)]] = True
-        fine = len(begins) == len(lines) == table["value"].null_count and rises.all() and np.isfinite(values).all()
-        if not fine or np.diff(starts)[~there].any() or columns.min(initial=0) < 0 or columns.max(initial=0) > _MOST:
-            raise ValueError(_FORM)
-        rows = np.flatnonzero(there)
-        distinct, codes = np.unique(np.array(tokens)[rows] if self.labelled else [], return_inverse=True)
-        labels = Words(codes, tuple(map(self._label, distinct.tolist()))) if self.labelled else None
-        return SparseBatch(rows, labels, np.append(starts[rows], starts[-1]).astype(np.int32), columns, values)
+        columns, values = (np.from_dlpack(table[name].combine_chunks())[1:] for name in types)
+        falls = np.diff(columns, prepend=-1) <= 0
+        falls[starts[:-1][starts[:-1] < len(falls)]] = False
+        for wrong in columns[falls | (columns < 0) | (columns > _MOST) | ~np.isfinite(values)][:1]:
+            raise ValueError(f"index {wrong} is too small, too large, or without a finite number")
+        rows, labels = np.flatnonzero([token != b"" for token in tokens] if self.labelled else np.diff(starts)), None
+        if self.labelled:
+            distinct, codes = np.unique(np.array(tokens)[rows], return_inverse=True)
+            labels = Words(codes, tuple(map(self._label, distinct.tolist())))
+        size = starts.nbytes + columns.nbytes + values.nbytes
+        return SparseBatch(len(rows), size, rows + first, labels, np.append(starts[rows], starts[-1]), columns, values)
 
     def _label(self, token: bytes) -> str:
         """A label as a word."""
         text = token.decode(errors="replace")
         if is_absent(text) or any(sign in text for sign in ":,\ufffd"):
-            raise ValueError(f"{text!r} is no label, which is one word in UTF-8 without a comma or colon; {_FORM}")
+            raise ValueError(f"{text!r} is no label, which is one word in UTF-8 without a comma or colon")
         if self.real and not is_finite(text):
             what = f"the target {text!r} is not a finite number; correct it, or learn classes with "
             raise ParameterError(what, Option("task", "classification"))
         return word(text)
 
-    def _check_lines(self, data: bytes, line: int) -> None:
-        """Raise an error that names the first line of some text that is wrong, and what is."""
-        for number, text in enumerate(data.split(b"\n"), line):
-            tokens, previous = text.decode(errors="replace").split(), -1
-            if self.labelled and tokens:
-                try:
-                    self._label(text.split()[0])
-                except ValueError as error:
-                    raise ParameterError(f"{self.path}, line {number}: ", *error.args) from None
-                tokens = tokens[2:] if tokens[1:] and tokens[1].startswith("qid:") else tokens[1:]
-            for token in tokens:
-                index, _, value = token.partition(":")
-                if not (index.isascii() and index.isdigit() and previous < int(index) <= _MOST and is_finite(value)):
-                    what = f"{token!r}{f' behind index {previous}' * (previous >= 0)} is not index:value"
-                    why = "with a larger index and a finite number"
-                    raise ValueError(f"{self.path}, line {number}: {what} {why}; {_FORM}")
-                previous = int(index)
-
-    def known(self, batch: SparseBatch, first: int, width: int) -> Any:
+    def samples(self, batch: SparseBatch, first: int, width: int) -> Any:
         """Some rows as a CSR array; an index that training did not have is an error that names the line."""
+        from scipy.sparse import csr_array
+
         for wrong in np.flatnonzero((batch.columns < first) | (batch.columns >= first + width))[:1]:
             line = batch.lines[np.searchsorted(batch.starts, wrong, side="right") - 1]
             at = f"{self.path}, line {line}: index {batch.columns[wrong]} did not occur in training"
             raise ValueError(f"{at}, where indices went from {first} to {first + width - 1}")
-        return batch.csr(first, width)
+        return csr_array((batch.values, batch.columns - np.int32(first), batch.starts), shape=(batch.n_rows, width))
 
 
 class SvmlightFit(Fit):
@@ -189,4 +156,5 @@ class SvmlightFit(Fit):
     def encode(self, batch: SparseBatch, out: Any = None) -> tuple[Any, Array, Array]:
         """Features of some rows, no missing positions, and targets."""
         assert self.encoder.indices is not None
-        return batch.csr(*self.encoder.indices), np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)
+        X = self._files[0].samples(batch, *self.encoder.indices)
+        return X, np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)

@@ -514,7 +514,7 @@ class TableFit(Fit):
     def __init__(self, table: Table, target: Any, options: ReadOptions, keep: Callable[[Any], None]) -> None:
         self.table, self.path, self.options, table.na = table, table.path, options, tuple(options.na)
         self._choose_columns(None if target is None else str(target))
-        words = {j for j, option in self.named.items() if option in ("categories", "text")} | table.words
+        words = {j for j, option in self.named.items() if option in ("categories", "text")}
         self.wanted = {j: "words" if j in words else "number" for j in self.features}
         self.wanted[self.target] = "number" if options.task == "regression" else "words"
         while not self._read(keep):

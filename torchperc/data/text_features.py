@@ -87,16 +87,12 @@ class Vocabulary:
         """The rows of texts as a CSR array (N, words)."""
         from scipy.sparse import csr_array
 
-        (index, idf), found, lengths = self._index_and_idf, list[int](), list[int]()
+        (index, idf), found, ends = self._index_and_idf, list[int](), [0]
         for text in texts:
-            known = [index[each] for each in ngrams(text) if each in index]
-            found += known
-            lengths.append(len(known))
-        count, width = len(lengths), len(self.words)
-        cells = np.repeat(np.arange(count), lengths) * width + np.array(found, np.int64)
-        cells, times = np.unique(cells, return_counts=True)
-        rows, columns = np.divmod(cells, width)
-        values = (1 + np.log(times)) * idf[columns]
-        norms = np.sqrt(np.bincount(rows, values * values, minlength=count))
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
-        return csr_array((values / norms[rows], columns, starts), shape=(count, width))
+            found += [index[each] for each in ngrams(text) if each in index]
+            ends.append(len(found))
+        X = csr_array((np.ones(len(found)), found, ends), shape=(len(ends) - 1, len(self.words)))
+        X.sum_duplicates()
+        X.data = (1 + np.log(X.data)) * idf[X.indices]
+        X.data /= np.sqrt(np.repeat((X * X).sum(axis=1), np.diff(X.indptr)))
+        return X
