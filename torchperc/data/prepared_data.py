@@ -143,11 +143,11 @@ class PreparedData:
     @cached_property
     def scaler(self) -> Scaler:
         """The scaling, fitted on the training set."""
-        from torchperc.data.scaling import make_scaler
+        from torchperc.data.scaling import Scaler
 
         sparse = is_sparse(self.dataset.X) or hasattr(self.dataset.X, "pieces")
         kind = ("maxabs" if sparse else "standard") if self.scale == "auto" else self.scale
-        return make_scaler(kind).fit(self._imputed(self._means), self.indices[0])
+        return Scaler.fit(kind, self._imputed(self._means), self.indices[0])
 
     @cached_property
     def encoder(self) -> TableEncoder | None:
@@ -192,10 +192,10 @@ class PreparedData:
         """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
         if self.task == "classification":
             return None
-        from torchperc.data.scaling import make_scaler
+        from torchperc.data.scaling import Scaler
 
         kind = "standard" if self.scale_target == "auto" else self.scale_target
-        return make_scaler(kind).fit_target(self.dataset.y[self.indices[0]])
+        return Scaler.fit(kind, self.dataset.y[self.indices[0]])
 
     @property
     def target_unit(self) -> float:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,8 @@ MAX_LABELS = 2**16  # maximum number of classes
 _PROSE = 5  # words, on average, above which values that are nearly all different are free text
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like typos
 _COMMA = re.compile(r"[+-]?\d+,\d+")
-_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?")
-_DATE_ORDERS = ("Y-M-D", "Y/M/D", "D.M.Y", "D/M/Y", "M/D/Y")
+_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[ T](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?Z?)?")
 _DATE_PARTS = ("days", "year", "month", "weekday")
-_DIGITS = {"Y": r"(?P<Y>\d{4})", "M": r"(?P<M>\d{1,2})", "D": r"(?P<D>\d{1,2})"}
-_TIME = r"(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2})?)(?:\.\d+)?Z?)?"
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 
 
@@ -118,26 +115,22 @@ def similar_labels(labels: Sequence[str]) -> str:
 # --- columns ------------------------------------------------------------------------------------------------------
 
 
-def date_values(text: str, order: str) -> tuple[float, ...]:
+def date_values(text: str) -> tuple[float, ...]:
     """Days since 1970, year, month and weekday (1 is Monday) of a date, maybe with a time; NaN for what is no date.
 
     Example:
-        >>> date_values("31.01.2024 12:00", "D.M.Y")
-        (19753.5, 2024, 1, 3)
+        >>> date_values("31.01.2024 12:00") == date_values("2024-01-31 12:00") == date_values("2024/1/31T12:00")
+        True
+        >>> date_values("31.01.2024 12:00"), date_values("01/31/2024")[0]
+        ((19753.5, 2024, 1, 3), nan)
     """
-    pattern = "".join(_DIGITS.get(sign, re.escape(sign)) for sign in order) + _TIME
-    with suppress(ValueError):  # no day of any calendar
-        if match := re.fullmatch(pattern, text):
-            day = f"{match['Y']}-{match['M']:>02}-{match['D']:>02} {match['time'] or '00:00'}"
-            when = datetime.fromisoformat(day)
+    if match := _DATE.fullmatch(text):
+        first, mark, month, last, time = match.groups()
+        year, day = (last, first) if mark == "." else (first, last)
+        with suppress(ValueError):  # no day of any calendar
+            when = datetime.fromisoformat(f"{year:>04}-{month:>02}-{day:>02} {time or '00:00'}")
             return (when - datetime(1970, 1, 1)) / timedelta(days=1), when.year, when.month, when.isoweekday()
     return (math.nan,) * len(_DATE_PARTS)
-
-
-def date_orders(texts: Collection[str]) -> list[str]:
-    """The orders of day, month and year in which all of some texts are dates."""
-    possible = _DATE_ORDERS if texts and all(map(_DATE.fullmatch, texts)) else ()
-    return [order for order in possible if not any(math.isnan(date_values(text, order)[0]) for text in texts)]
 
 
 @dataclass(frozen=True)
@@ -148,13 +141,12 @@ class Column:
         name: as in the header, or the position from 1 in a table without one.
         levels: of a category, in the order of its features; ``None`` for others.
         vocabulary: of text; ``None`` for others.
-        date: the order of year, month and day as they are written, such as ``"D.M.Y"``, then the features it becomes
-            (``"days"``, ``"year"``, ``"month"``, ``"weekday"``); ``None`` for others.
+        date: what of a date are features (``"days"``, ``"year"``, ``"month"``, ``"weekday"``); ``None`` for others.
 
     Example:
         >>> Column("colour", ("green", "red")).features
         ('colour=green', 'colour=red')
-        >>> Column("born", date=("Y-M-D", "days", "month")).features
+        >>> Column("born", date=("days", "month")).features
         ('born (days)', 'born (month)')
     """
 
@@ -169,7 +161,7 @@ class Column:
         if self.vocabulary is not None:
             return tuple(f"{self.name}: {word}" for word in self.vocabulary.words)
         if self.date is not None:
-            return tuple(f"{self.name} ({part})" for part in self.date[1:])
+            return tuple(f"{self.name} ({part})" for part in self.date)
         return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
 
     @property
@@ -177,22 +169,23 @@ class Column:
         """What a file is asked for: "number", or "words"."""
         return "number" if self.levels is None and self.vocabulary is None and self.date is None else "words"
 
-    def values(self, words: Sequence[str]) -> Any:
-        """The features (N, k) of some words, NaN where a word is unknown; of text a CSR array."""
+    def values(self, words: Sequence[str], unknown: str = "error") -> Any:
+        """The features (N, k) of some words, NaN where a word is missing or unknown; of text a CSR array."""
         if self.vocabulary is not None:
             return self.vocabulary.features(words)
         if self.date is not None:
-            parts = np.array([date_values(word, self.date[0]) for word in words])
-            return parts[:, [_DATE_PARTS.index(part) for part in self.date[1:]]]
+            chosen = [_DATE_PARTS.index(part) for part in self.date]
+            return np.array([date_values(word) for word in words])[:, chosen]
         if self.levels is None:
             return np.array([[float(word) if is_finite(word) else math.nan] for word in words])
-        known = {level: k for k, level in enumerate(self.levels)}
-        at = np.array([known.get(word, -1) for word in words])[:, None]
-        return np.where(at < 0, math.nan, at == np.arange(len(known)))
+        count = len(self.levels)
+        known = {level: k for k, level in enumerate(self.levels)} | {"": -1}
+        at = np.array([known.get(word, -1 if unknown == "error" else count) for word in words])[:, None]
+        return np.where(at < 0, math.nan, at == np.arange(count))
 
-    def encode(self, cells: Cells) -> Any:
-        """The features (N, k) of some rows, NaN where a value is missing or unknown; of text a CSR array."""
-        return self.values((*cells.levels, ""))[cells.codes] if isinstance(cells, Words) else cells[:, None]
+    def encode(self, cells: Cells, unknown: str) -> Any:
+        """The features (N, k) of some rows, as of :meth:`values`."""
+        return self.values((*cells.levels, ""), unknown)[cells.codes] if isinstance(cells, Words) else cells[:, None]
 
 
 @dataclass(frozen=True)
@@ -275,44 +268,35 @@ class TableEncoder:
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, gaps, wrong, blocks = self.imputed_values, False, False, []
-        out = np.empty((batch.n_rows, self.n_features)) if out is None and not self.text_columns else out
-        for column, position, those in zip(self.columns, positions, pairwise(self._ends), strict=True):
-            block, absent = column.encode(batch.columns[position]), missing_in(batch.columns[position])
-            gaps |= bool(absent.any())
-            if column.vocabulary is None and not np.isfinite(block[:, 0]).all():
-                bad = ~(np.isfinite(block[:, 0]) | absent)
-                if column.levels is not None and unknown == "ignore":
-                    block[bad] = bad[:] = 0
-                wrong |= bool(bad.any())
-            if out is None:
-                blocks.append(block)
-            else:
-                out[:, slice(*those)] = block
-        if wrong or (gaps and means is None):
-            raise self._first_unknown(table, positions, unknown)
-        if out is not None:
-            found = np.argwhere(np.isnan(out) if gaps else np.empty((0, 2)))
-            out[tuple(found.T)] = np.array(means)[found[:, 1]] if len(found) else 0
-            return out, found
+        means, blocks, missing = self.imputed_values, [], [np.empty((0, 2), np.int64)]
+        for column, position, (first, last) in zip(self.columns, positions, pairwise(self._ends), strict=True):
+            block = column.encode(batch.columns[position], unknown)
+            absent = missing_in(batch.columns[position])
+            known = ~absent if column.vocabulary is not None else np.isfinite(block[:, 0])
+            if not (known if means is None else known | absent).all():
+                raise self._first_unknown(table, positions, unknown)
+            if column.vocabulary is None and absent.any():
+                block = np.where(absent[:, None], np.array(means)[first:last], block)
+                rows = np.flatnonzero(absent)
+                missing.append(np.stack([np.repeat(rows, last - first), np.tile(range(first, last), len(rows))], 1))
+            blocks.append(block)
+        found = np.concatenate(missing)
+        found = found[np.lexsort(found.T[::-1])]  # row by row
+        if not self.text_columns:
+            return np.concatenate(blocks, 1, out=out), found
         from scipy.sparse import csr_array, hstack
 
-        made = csr_array(hstack([csr_array(block) for block in blocks], format="csr"))
-        entries = np.flatnonzero(np.isnan(made.data))
-        found = np.stack([np.searchsorted(made.indptr, entries, side="right") - 1, made.indices[entries]], 1)
-        made.data[entries] = np.array(means)[found[:, 1]] if len(found) else 0
-        return made, found.astype(np.int64)
+        return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
 
     def _first_unknown(self, table: Table, positions: Sequence[int], unknown: str) -> ValueError:
         """The error for the first cell of a table that cannot be encoded."""
         columns = dict(zip(positions, self.columns, strict=True))
 
         def is_wrong(position: int, cell: str) -> bool:
-            column = columns[position]
             if not cell:
                 return self.imputed_values is None
-            free = column.vocabulary is not None or (column.levels is not None and unknown == "ignore")
-            return not free and bool(np.isnan(column.values([word(cell)])).any())
+            values = columns[position].values([word(cell)], unknown)
+            return columns[position].vocabulary is None and bool(np.isnan(values).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -383,11 +367,9 @@ class TableEncoder:
 
         A missing text has no words, so these features stay 0.
         """
-        text = np.repeat([column.vocabulary is not None for column in self.columns], np.diff(self._ends))
-        values = np.array(means, np.float64).reshape(-1)
-        return replace(
-            self, imputed_values=tuple((np.where(text, 0, values) if len(values) == len(text) else values).tolist())
-        )
+        text = chain((column.vocabulary is not None for column in self.columns for _ in column.features), repeat(False))
+        values = tuple(0.0 if is_text else float(mean) for mean, is_text in zip(means, text, strict=False))
+        return replace(self, imputed_values=values)
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it as plain types; :meth:`from_json` is the inverse."""
@@ -447,19 +429,40 @@ class Fit:
         return () if quantity else in_order(labels)
 
 
-@dataclass
-class _ColumnFit:
+class _Cells:
     """What the cells of one column say about it."""
 
-    option: str | None  # that names the column, or "target"
-    most: float  # levels that are counted
-    numbers: int = 0
-    others: int = 0  # values that are no finite numbers
-    missing: int = 0
-    levels: Counter[str] = field(default_factory=Counter)  # of numbers, the smallest and the largest of each batch
-    total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
-    counts: Counts = field(default_factory=Counts)  # of the n-grams of a text, instead of levels
-    counting: float | None = math.nan  # the last number, if the column counts the rows
+    def __init__(self, option: str | None, most: float) -> None:
+        self.option, self.most = option, most  # that names the column, or "target"; levels that are counted
+        self.missing = self.numbers = self.others = 0  # others: values that are no finite numbers
+        self.levels = Counter[str]()  # of a target of numbers, the smallest and the largest of each batch
+        self.total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
+        self.texts = Counts()  # of the n-grams of a text, instead of levels
+        self.last: float | None = math.nan  # number of a column that counts the rows
+
+    def add(self, cells: Cells, summed: bool) -> None:
+        """Learn from some rows; the sum of numbers if it is needed."""
+        if isinstance(cells, Words):
+            missing, *counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
+            found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
+            others = sum(count for level, count in found.items() if not is_finite(level))
+            if self.option in ("text", "prose"):
+                self.texts.add(found)
+            elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
+                self.levels.update(found)
+            size = len(cells.codes)
+        else:
+            missing, others = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
+            size = len(cells)
+            if summed:
+                self.total += np.nansum(cells, dtype=np.longdouble)
+            if self.option == "target" and missing < size:
+                self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
+            if self.last is not None and size:
+                before = cells[0] - 1 if math.isnan(self.last) and cells[0] in (0, 1) else self.last
+                self.last = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
+        self.missing, self.others = self.missing + missing, self.others + others
+        self.numbers += size - missing - others
 
     def is_identifier(self, rows: int) -> bool:
         """Whether it has words, and too many different ones for a category."""
@@ -471,41 +474,14 @@ class _ColumnFit:
         words = sum(len(level.split()) for level in self.levels)
         return self.option is None and self.is_identifier(rows) and words > _PROSE * len(self.levels)
 
-    def add_numbers(self, cells: Array, summed: bool) -> None:
-        """Learn from numbers: their sum if that is needed, and the ends of a target."""
-        missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
-        self.missing, self.others = self.missing + missing, self.others + infinite
-        self.numbers += len(cells) - missing - infinite
-        if summed:
-            self.total += np.nansum(cells, dtype=np.longdouble)
-        if self.option == "target" and missing < len(cells):
-            self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
-        if self.counting is not None and len(cells):
-            before = cells[0] - 1 if math.isnan(self.counting) and cells[0] in (0, 1) else self.counting
-            self.counting = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
-
-    def add_words(self, cells: Words) -> None:
-        """Learn from words, of which some are numbers."""
-        missing, *counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
-        found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
-        numbers = sum(count for level, count in found.items() if is_finite(level))
-        self.missing, self.numbers = self.missing + missing, self.numbers + numbers
-        self.others += sum(found.values()) - numbers
-        if self.option in ("text", "prose"):
-            self.counts.add(found)
-        elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
-            self.levels.update(found)
-
     def means(self, column: Column) -> list[float]:
         """The mean of each feature over the rows that have it; a missing text has no words."""
         if column.kind == "number":
             return [float(self.total / max(1, self.numbers))]
-        if column.levels is not None:
-            return [self.levels[level] / self.levels.total() for level in column.levels]
         if column.vocabulary is not None:
             return [0.0] * len(column.features)
-        means: list[float] = np.average(column.values([*self.levels]), 0, [*self.levels.values()]).tolist()
-        return means
+        values = column.values([*self.levels])
+        return np.average(values, 0, [*self.levels.values()]).tolist()  # type: ignore[no-any-return]
 
 
 class TableFit(Fit):
@@ -519,7 +495,26 @@ class TableFit(Fit):
         self.wanted[self.target] = "number" if options.task == "regression" else "words"
         while not self._read(keep):
             pass
-        self.encoder = self._fitted()
+        if not self.rows:
+            every = f"a missing value in every one of its {self.dropped} rows"
+            raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
+        counts = {table.names[j]: self.seen[j].missing for j in self.features}
+        self.missing = ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
+        found = [self._check_missing(), *map(self._column, self.features), self._check_target()]
+        if problems := [each for each in found if isinstance(each, ParameterError)]:
+            raise _as_one(problems)
+        columns = tuple(each for each in found if isinstance(each, Column))
+        means = [mean for j, each in zip(self.features, columns, strict=True) for mean in self.seen[j].means(each)]
+        name = table.names[self.target]
+        self.encoder = TableEncoder(
+            columns,
+            name,
+            self._infer_task(f"{self.path}, column {name!r}", name, self.seen[self.target].levels, options.task),
+            options.missing,
+            tuple(means) if options.missing == "mean" else None,
+            n_columns=None if table.named else len(table.names),
+            options=options.of_new_files(decimal="," if table.decimal == "," else None),
+        )
         self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
@@ -560,7 +555,7 @@ class TableFit(Fit):
     def _read(self, keep: Callable[[Any], None]) -> bool:
         """Learn from all rows; False if a column turns out to be words instead of numbers, or free text."""
         most = {None: LEVELS, "target": math.inf if self.options.task else MAX_LABELS}
-        self.seen = {j: _ColumnFit(option := self.named.get(j), most.get(option, math.inf)) for j in self.wanted}
+        self.seen = {j: _Cells(option := self.named.get(j), most.get(option, math.inf)) for j in self.wanted}
         self.rows = self.dropped = 0
         keep(None)
         for given in self.table.batches(self.wanted):
@@ -572,39 +567,11 @@ class TableFit(Fit):
             self.dropped += given.n_rows - batch.n_rows
             self.rows += batch.n_rows
             for j, cells in batch.columns.items():
-                if isinstance(cells, Words):
-                    self.seen[j].add_words(cells)
-                else:
-                    self.seen[j].add_numbers(cells, self.options.missing == "mean")
+                self.seen[j].add(cells, self.options.missing == "mean")
             keep(batch)
         prose = [j for j in self.features if self.seen[j].is_prose(self.rows)]
         self.named.update(dict.fromkeys(prose, "prose"))
         return not prose
-
-    def _fitted(self) -> TableEncoder:
-        """The encoder; all that is wrong with the table is one error."""
-        names, options, problems, columns = self.table.names, self.options, list[ParameterError](), list[Column]()
-        if not self.rows:
-            every = f"a missing value in every one of its {self.dropped} rows"
-            raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
-        for found in (self._check_missing(), *map(self._column, self.features), self._check_target()):
-            if isinstance(found, Column):
-                columns.append(found)
-            elif found is not None:
-                problems.append(found)
-        if problems:
-            raise _as_one(problems)
-        name = names[self.target]
-        means = [self.seen[j].means(column) for j, column in zip(self.features, columns, strict=True)]
-        return TableEncoder(
-            tuple(columns),
-            name,
-            self._infer_task(f"{self.path}, column {name!r}", name, self.seen[self.target].levels, options.task),
-            options.missing,
-            tuple(value for each in means for value in each) if options.missing == "mean" else None,
-            n_columns=None if self.table.named else len(names),
-            options=options.of_new_files(decimal="," if self.table.decimal == "," else None),
-        )
 
     def _check_missing(self) -> ParameterError | None:
         """The error for missing values that are not to be imputed; it names the place of the first."""
@@ -614,13 +581,8 @@ class TableFit(Fit):
         at, _, j = self.table.locate(sorted(wanted), lambda _, cell: not cell)
         if j == self.target:
             return ParameterError(f"{at}the target is missing", "; fill it in, or drop such rows with ", _DROP)
-        what = f"{at}the value is missing (in all: {self._missing_counts()})"
+        what = f"{at}the value is missing (in all: {self.missing})"
         return ParameterError(what, "; correct it, impute means with ", _MEAN, ", or drop such rows with ", _DROP)
-
-    def _missing_counts(self) -> str:
-        """How many values are missing in which columns."""
-        counts = {self.table.names[j]: self.seen[j].missing for j in self.features}
-        return ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
 
     def _column(self, j: int) -> Column | ParameterError:
         """What a column is; an error if only the user can say."""
@@ -635,14 +597,15 @@ class TableFit(Fit):
             what = f"{where}holds numbers, no text"
             return ParameterError(what, "; leave out ", text) if seen.option == "text" else Column(name)
         if seen.option in ("text", "prose"):
-            return Column(name, vocabulary=seen.counts.vocabulary())
-        for order in orders if len(orders := date_orders(levels)) == 1 else ():
-            vary = np.ptp([date_values(level, order) for level in levels], 0) > 0
-            parts = [part for part, varies in zip(_DATE_PARTS, vary, strict=True) if varies]
-            return Column(name, date=(order, *(parts or ["days"])))
-        if orders:
-            advice = "; write 2024-01-31, or ignore it (", ignored, ")"
-            return ParameterError(f"{where}has dates with the day or the month first", *advice)
+            return Column(name, vocabulary=seen.texts.vocabulary())
+        if levels and all(map(_DATE.fullmatch, levels)):
+            days = np.array([date_values(level) for level in levels])
+            if not np.isnan(days).any():
+                parts = [part for part, varies in zip(_DATE_PARTS, np.ptp(days, 0) > 0, strict=True) if varies]
+                return Column(name, date=tuple(parts or ["days"]))
+            if all("/" in level for level in levels):
+                advice = "; write 2024-01-31, or ignore it (", ignored, ")"
+                return ParameterError(f"{where}has dates with the day or the month first", *advice)
         if seen.is_identifier(self.rows):
             some = [value if len(value) <= 60 else f"{value[:60]}…" for value in [*levels][:3]]
             count = len(levels) if len(levels) <= LEVELS else f"more than {LEVELS}"
@@ -678,15 +641,15 @@ class TableFit(Fit):
     def _notes(self) -> Iterator[str]:
         """What was recognised, and what a reader of the results should know about the table."""
         yield from self.table.notes
-        if self._missing_counts():
-            yield f"missing values imputed: {self._missing_counts()}"
+        if self.missing:
+            yield f"missing values imputed: {self.missing}"
         for j, column in zip(self.features, self.encoder.columns, strict=True):
             name = f"column {column.name!r}"
             if column.date is not None:
-                yield f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)"
+                yield f"{name} is a date; its features are {', '.join(column.date)} (days since 1970)"
             elif self.named.get(j) == "prose":
                 yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
-            elif column.kind == "number" and self.seen[j].counting is not None and self.rows > 2:
+            elif column.kind == "number" and self.seen[j].last is not None and self.rows > 2:
                 yield f"{name} counts the rows; ignore it if it is an identifier"
             elif column.kind == "number" and j in self.table.zero_padded:
                 yield f"{name} has numbers with leading zeros; make it a category if they are codes"

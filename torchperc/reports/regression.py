@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from torchperc import plots
@@ -50,10 +49,9 @@ def of_module(title: str, module: Any, data: PreparedData, training: Training) -
 def _weights(net: Any, data: PreparedData, target: str) -> list[Block]:
     """Weights in the units of the table, those with the largest effect first."""
     scaler = data.scaler
-    if not isinstance(net, nn.Linear) or scaler.scale is None or data.target_scaler is None:
+    if not isinstance(net, nn.Linear):
         return []
-    first = torch.zeros(1) if net.bias is None else net.bias
-    (weight,), bias = unscaled_weights(net.weight, first, scaler, data.target_scaler)
+    (weight,), bias = unscaled_weights(net, scaler, data.target_scaler)
     effect = weight * scaler.scale
     order = effect.abs().argsort(descending=True, stable=True)[:LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
