@@ -165,7 +165,7 @@ def test_a_data_frame_is_a_table_and_a_data_set_is_prepared():
     made = read(frame, "y")
     assert made.names == ("a", "b=u", "b=v", "b=w")
     data = PreparedData(frame, {"target": "y"}, scale="standard")
-    assert torch.equal(data.train[0], PreparedData(made, scale="standard").train[0])
+    assert torch.equal(data.parts[0][0], PreparedData(made, scale="standard").parts[0][0])
     assert data.settings["source"] is None
     assert "the data frame, row 2, column 'a'" in said_by(lambda: read(frame.assign(a=[1.0, math.nan] * 15)))
 

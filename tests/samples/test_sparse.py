@@ -272,7 +272,7 @@ def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path, monkeypatc
     for kind in ("mapped", "pieces"):
         table = dataset(kind, tmp_path)
         made = PreparedData(table, scale="maxabs")
-        X, want = made.train[0], array(made.train[0]).copy()
+        X, want = made.parts[0][0], array(made.parts[0][0]).copy()
         assert list(cache.glob(".torchperc-cache-*"))
         del made
         assert np.array_equal(array(X), want)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,14 +79,12 @@ class Dataset:
         X = samples(self.X)
         if len(set(self.labels)) != len(self.labels) or len(self.labels) == 1:
             raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
-        widths = {"names": len(self.names)}
-        widths |= {} if self.image_shape is None else {"image_shape": math.prod(self.image_shape)}
-        widths |= {} if self.encoder is None else {"encoder": self.encoder.n_features}
-        for name, width in widths.items():
-            if width != X.shape[1]:
+        widths = {"names": len(self.names), "image_shape": self.image_shape and math.prod(self.image_shape)}
+        for name, width in (widths | {"encoder": self.encoder and self.encoder.n_features}).items():
+            if width not in (None, X.shape[1]):
                 raise ValueError(f"{name} has {width} entries for {X.shape[1]} features of X; it needs one per feature")
-        labels = partial(check_labels, classes=self.classes, both=False)
-        y = (labels if self.labels else check_targets)(self.y, X.shape[0])
+        count = X.shape[0]
+        y = check_labels(self.y, count, self.classes, both=False) if self.labels else check_targets(self.y, count)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
@@ -113,9 +110,10 @@ class Dataset:
         """
         X = samples(X)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
+        values = _line(y)
         if check_choice("task", task, TASKS) == "regression":
-            return cls(X, _numbers(y), (), names, **about)
-        labels, which = label_codes(y)
+            return cls(X, _targets(values), (), names, **about)
+        labels, which = label_codes(values)
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
         return cls(X, which if len(labels) > 2 else 2 * which - 1, labels, names, **about)
@@ -172,7 +170,8 @@ def samples(X: Data) -> Any:
 
 def label_codes(y: Data) -> tuple[tuple[str, ...], Tensor]:
     """The different labels of any kind as words, in order, and the position of that of each sample."""
-    values, which = _line(y, "label"), np.arange(len(y))
+    values = _line(y)
+    which = np.arange(len(values))
     if values.dtype.kind != "O":  # each value is looked at once
         values, which = np.unique(values, return_inverse=True)
     texts = [shortest(value) if isinstance(value, float) else str(value) for value in values.tolist()]
@@ -184,25 +183,22 @@ def label_codes(y: Data) -> tuple[tuple[str, ...], Tensor]:
     return labels, torch.tensor([position[text] for text in texts])[torch.from_numpy(which)]
 
 
-def _numbers(y: Data) -> Tensor:
+def _targets(y: Any) -> Tensor:
     """Real targets as float64, not all the same."""
-    values = _line(y, "target")
-    if values.dtype.kind in "OU":
-        values = np.array([float(value) if is_number(str(value)) else math.nan for value in values.tolist()])
-    if not np.isfinite(values).all():
-        wrong = int(np.isfinite(values).argmin())
+    values = np.array([float(value) if is_number(str(value)) else math.nan for value in y.tolist()])
+    for wrong in np.flatnonzero(~np.isfinite(values))[:1]:
         said = f"y[{wrong}] = {y[wrong]} is not a finite number; correct it or drop the sample, or use "
         raise ParameterError(said, _CLASSES)
     if len(values) and values.min() == values.max():
         raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
-    return torch.from_numpy(values.astype(np.float64))
+    return torch.from_numpy(values)
 
 
-def _line(y: Data, what: str) -> Any:
+def _line(y: Data) -> Any:
     """An array of one dimension, of objects unless they are numbers or strings alone."""
     array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
         array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
     if array.ndim != 1:
-        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one {what} per sample")
+        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one value per sample")
     return array

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchperc._checks import Data, Option, ParameterError, as_tensor, check_choice, is_sparse
 from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import convert
-from torchperc.samples.mapped import Chunked, chunked, is_chunked
+from torchperc.samples.mapped import chunked, is_chunked
 
 _N = TypeVar("_N", bound=nn.Module)
 SCALINGS = ("minmax", "standard", "maxabs", "none")
@@ -49,16 +49,15 @@ class Scaler:
     scale: Tensor
 
     @classmethod
-    def fit(cls, kind: str, X: Data, rows: Tensor | None = None) -> Scaler:
+    def fit(cls, kind: str, X: Data) -> Scaler:
         """Return the scaler of a kind for training samples.
 
         Args:
             kind: see the class.
             X: the training samples (N, d), or targets (N,). Dense or sparse; a ``numpy.memmap`` and
-                :class:`~torchperc.data.CsrParts` are read a part at a time.
-            rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
+                :class:`~torchperc.data.CsrParts` are read a part at a time; or a function that yields parts in float64.
         """
-        chunks = in_chunks(X, rows)
+        chunks = in_chunks(X)
         if check_choice("kind", kind, SCALINGS) in ("minmax", "standard") and is_sparse(next(chunks())):
             raise _makes_dense(kind)
         shift, scale = _statistics(kind, chunks)
@@ -199,17 +198,17 @@ def unscaled_weights(
     return w, b
 
 
-def in_chunks(X: Data, rows: Tensor | None = None) -> Callable[[], Iterator[Any]]:
-    """Yield samples in float64, checked, as one piece or as many as memory asks for; arguments as of ``fit``."""
-    if is_chunked(X) or isinstance(X, Chunked):
-        parts = X if isinstance(X, Chunked) else chunked(X, torch.float64)
-        order = torch.arange(len(parts)) if rows is None else rows
-        return lambda: (some.raw() for some in parts.blocks(order))
+def in_chunks(X: Data) -> Callable[[], Iterator[Any]]:
+    """Yield samples in float64, checked, as one piece or as many as memory asks for; ``X`` as of :meth:`Scaler.fit`."""
+    if callable(X):
+        return X  # type: ignore[no-any-return]
+    if is_chunked(X):
+        parts = chunked(X, torch.float64)
+        return lambda: (some.raw() for some in parts.all_parts())
     if is_sparse(X):
         whole: Any = convert.sparse_features(X, dtype=torch.float64)
     else:
         given = as_tensor(X, "X")
         column = given[:, None] if given.dim() == 1 else given
         whole = convert.features(column, dtype=torch.float64, device=torch.device("cpu"), convert=True)
-    some = whole if rows is None else whole[rows.numpy()]
-    return lambda: iter((some,))
+    return lambda: iter((whole,))
