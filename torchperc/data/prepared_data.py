@@ -125,8 +125,9 @@ class PreparedData:
         for numbers in index.split(self._at_once):
             some: Any = self._rows.take(numbers).raw()
             if missing is not None and means is not None:
-                here = np.array(missing[torch.isin(missing[:, 0], numbers) & ~means[missing[:, 1]].isnan()])
-                at, columns = np.searchsorted(numbers, here[:, 0]), here[:, 1]
+                known = torch.isin(missing[:, 0], numbers) & ~means[missing[:, 1]].isnan()
+                at, columns = missing[known].numpy().T.copy()
+                at = np.searchsorted(numbers.numpy(), at)
                 with warnings.catch_warnings(action="ignore"):  # a mean of 0 is no entry of a sparse array
                     (some if sparse else some.numpy())[at, columns] = means.numpy()[columns]
             if scaler is not None:

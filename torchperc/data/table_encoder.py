@@ -313,10 +313,8 @@ class TableEncoder:
         """Codes of labels, −1/+1 for two, 0 … K−1 for K; without labels the numbers."""
         if not isinstance(cells, Words):
             return cells  # type: ignore[no-any-return]
-        if not self.labels:
-            return cells.look_up([*map(float, cells.levels)], math.nan)
         codes = codes_of(self.labels)
-        return cells.look_up([codes.get(level, 0) for level in cells.levels], 0)
+        return cells.look_up([codes.get(level, 0) if codes else float(level) for level in cells.levels], 0)
 
     def transform(self, X: Any, unknown: str = "error") -> Any:
         """Features (N, d) of a data frame or a list of dicts, columns found by name: a tensor, with text a CSR array.
@@ -333,19 +331,19 @@ class TableEncoder:
     def find_columns(self, table: Table) -> tuple[list[int], int | None]:
         """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
         table.na = tuple(self.options.na)
-        wanted, names, count = [column.name for column in self.columns], table.names, self.n_columns
-        if count is not None:
-            positions, name = [int(name) - 1 for name in wanted], self.target
-            target = None if name is None else int(name) - 1 if name.isdigit() else count - 1  # behind X in an archive
-            if len(names) == count:
-                return positions, target
-            if target is not None and len(names) + 1 == count:
-                return [j - (j > target) for j in positions], None
-            without = "" if target is None else f", or {count - 1} without that of the labels"
-            why = f"has {len(names)} columns where training had {count}{without}; columns without names go by position"
-            raise ValueError(f"{table.path} {why}")
-        there = [self.target] if self.target in names else []
-        if wrong := [name for name in (*wanted, *there) if names.count(name) != 1]:
+        names: Sequence[str] = table.names
+        if self.n_columns is not None:
+            every = [str(j + 1) for j in range(self.n_columns)]
+            every[-1] = every[-1] if self.target in every else str(self.target)  # behind X in an archive
+            without = [name for name in every if name != self.target]
+            if len(names) not in (len(every), len(without)):
+                had = f"training had {len(every)}, or {len(without)} without that of the labels"
+                raise ValueError(
+                    f"{table.path} has {len(names)} columns where {had}; without names they go by position"
+                )
+            names = every if len(names) == len(every) else without
+        wanted, there = [column.name for column in self.columns], [self.target] * (self.target in names)
+        if wrong := [str(name) for name in (*wanted, *there) if names.count(name) != 1]:
             lacks = f"has no column {listed(wrong)}, which training had, or several of that name"
             raise ValueError(f"{table.path} {lacks}; it has {listed(names) if table.named else 'no names'}")
         return [names.index(name) for name in wanted], names.index(there[0]) if there else None
@@ -353,14 +351,12 @@ class TableEncoder:
     def impute(self, X: Data) -> Any:
         """Dense features (N, d) with ``imputed_values`` in the place of NaN; without them NaN is an error."""
         given = torch.as_tensor(X, dtype=torch.float64)
-        absent = given.isnan()
-        if not absent.any():
-            return given
-        if self.imputed_values is None:
-            row, feature = absent.nonzero()[0].tolist()
+        if self.imputed_values is not None:
+            return torch.where(given.isnan(), torch.tensor(self.imputed_values, dtype=torch.float64), given)
+        for row, feature in given.isnan().nonzero()[:1].tolist():
             at = f"X[{row}, {feature}] ({self.feature_names[feature]!r}) is missing; fill it in, or train with "
             raise ParameterError(at, _MEAN)
-        return torch.where(absent, torch.tensor(self.imputed_values, dtype=torch.float64), given)
+        return given
 
     def with_imputed_values(self, means: Data) -> TableEncoder:
         """The same with other numbers (d,) for missing values, such as the means over the training set.
@@ -373,9 +369,7 @@ class TableEncoder:
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it as plain types; :meth:`from_json` is the inverse."""
-        state = asdict(self)
-        columns = [{name: value for name, value in column.items() if value is not None} for column in state["columns"]]
-        return {**state, "columns": columns, "options": self.options.to_json()}
+        return asdict(self) | {"options": self.options.to_json()}
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> TableEncoder:
@@ -387,7 +381,7 @@ class TableEncoder:
         try:
             columns = [plain(each) for each in state["columns"]]
             for each in columns:
-                each |= {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
+                each["vocabulary"] = each["vocabulary"] and Vocabulary(**plain(each["vocabulary"]))
             made = {"columns": tuple(Column(**each) for each in columns), "options": ReadOptions(**state["options"])}
             return cls(**plain(state) | made)
         except (KeyError, TypeError, AttributeError) as error:
@@ -430,49 +424,50 @@ class Fit:
 
 
 class _Cells:
-    """What the cells of one column say about it."""
+    """What the cells of one column say about it; ``option`` names it, or is "target"."""
 
-    def __init__(self, option: str | None, most: float) -> None:
-        self.option, self.most = option, most  # that names the column, or "target"; levels that are counted
-        self.missing = self.numbers = self.others = 0  # others: values that are no finite numbers
+    def __init__(self, option: str | None, options: ReadOptions) -> None:
+        few = option == "target" and options.task is None
+        self.most = LEVELS if option is None else MAX_LABELS if few else math.inf  # levels that are counted
+        self.option, self.summed = option, options.missing == "mean"
+        self.rows = self.missing = self.others = 0  # others: values that are no finite numbers
         self.levels = Counter[str]()  # of a target of numbers, the smallest and the largest of each batch
         self.total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
         self.texts = Counts()  # of the n-grams of a text, instead of levels
         self.last: float | None = math.nan  # number of a column that counts the rows
 
-    def add(self, cells: Cells, summed: bool) -> None:
-        """Learn from some rows; the sum of numbers if it is needed."""
+    def add(self, cells: Cells, rows: int) -> None:
+        """Learn from some rows."""
+        absent = missing_in(cells)
+        self.rows, self.missing = self.rows + rows, self.missing + int(np.count_nonzero(absent))
         if isinstance(cells, Words):
-            missing, *counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
+            counts = np.bincount(cells.codes[~absent], minlength=len(cells.levels)).tolist()
             found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
-            others = sum(count for level, count in found.items() if not is_finite(level))
+            self.others += sum(count for level, count in found.items() if not is_finite(level))
             if self.option in ("text", "prose"):
                 self.texts.add(found)
             elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
                 self.levels.update(found)
-            size = len(cells.codes)
-        else:
-            missing, others = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
-            size = len(cells)
-            if summed:
+        elif not absent.all():
+            self.others += int(np.count_nonzero(np.isinf(cells)))
+            if self.summed:
                 self.total += np.nansum(cells, dtype=np.longdouble)
-            if self.option == "target" and missing < size:
+            if self.option == "target":
                 self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
-            if self.last is not None and size:
+            if self.last is not None:
                 before = cells[0] - 1 if math.isnan(self.last) and cells[0] in (0, 1) else self.last
                 self.last = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
-        self.missing, self.others = self.missing + missing, self.others + others
-        self.numbers += size - missing - others
 
-    def is_identifier(self, rows: int) -> bool:
-        """Whether it has words, and too many different ones for a category."""
-        different = len(self.levels)
-        return self.numbers < self.others and different > (LEVELS if 2 * different <= rows else FEW)
+    @property
+    def numbers(self) -> int:
+        """How many finite numbers there are."""
+        return self.rows - self.missing - self.others
 
-    def is_prose(self, rows: int) -> bool:
-        """Whether its values are long as well, and no option says what they are."""
-        words = sum(len(level.split()) for level in self.levels)
-        return self.option is None and self.is_identifier(rows) and words > _PROSE * len(self.levels)
+    def is_identifier(self, prose: bool = False) -> bool:
+        """Whether it has words, and too many different ones for a category; and if they are long, for prose."""
+        different, words = len(self.levels), sum(len(level.split()) for level in self.levels)
+        many = different > (LEVELS if 2 * different <= self.rows else FEW)
+        return self.numbers < self.others and many and (not prose or words > _PROSE * different)
 
     def means(self, column: Column) -> list[float]:
         """The mean of each feature over the rows that have it; a missing text has no words."""
@@ -505,16 +500,16 @@ class TableFit(Fit):
             raise _as_one(problems)
         columns = tuple(each for each in found if isinstance(each, Column))
         means = [mean for j, each in zip(self.features, columns, strict=True) for mean in self.seen[j].means(each)]
-        name = table.names[self.target]
-        self.encoder = TableEncoder(
-            columns,
-            name,
-            self._infer_task(f"{self.path}, column {name!r}", name, self.seen[self.target].levels, options.task),
-            options.missing,
-            tuple(means) if options.missing == "mean" else None,
-            n_columns=None if table.named else len(table.names),
-            options=options.of_new_files(decimal="," if table.decimal == "," else None),
-        )
+        name, width = table.names[self.target], None if table.named else len(table.names)
+        where, levels = f"{self.path}, column {name!r}", self.seen[self.target].levels
+        labels, imputed = self._infer_task(where, name, levels, options.task), options.missing == "mean"
+        how = options.of_new_files(decimal="," if table.decimal == "," else None)
+        about: dict[str, Any] = {
+            "imputed_values": tuple(means) if imputed else None,
+            "n_columns": width,
+            "options": how,
+        }
+        self.encoder = TableEncoder(columns, name, labels, options.missing, **about)
         self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
@@ -554,8 +549,7 @@ class TableFit(Fit):
 
     def _read(self, keep: Callable[[Any], None]) -> bool:
         """Learn from all rows; False if a column turns out to be words instead of numbers, or free text."""
-        most = {None: LEVELS, "target": math.inf if self.options.task else MAX_LABELS}
-        self.seen = {j: _Cells(option := self.named.get(j), most.get(option, math.inf)) for j in self.wanted}
+        self.seen = {j: _Cells(self.named.get(j), self.options) for j in self.wanted}
         self.rows = self.dropped = 0
         keep(None)
         for given in self.table.batches(self.wanted):
@@ -567,9 +561,9 @@ class TableFit(Fit):
             self.dropped += given.n_rows - batch.n_rows
             self.rows += batch.n_rows
             for j, cells in batch.columns.items():
-                self.seen[j].add(cells, self.options.missing == "mean")
+                self.seen[j].add(cells, batch.n_rows)
             keep(batch)
-        prose = [j for j in self.features if self.seen[j].is_prose(self.rows)]
+        prose = [j for j in self.features if self.seen[j].option is None and self.seen[j].is_identifier(prose=True)]
         self.named.update(dict.fromkeys(prose, "prose"))
         return not prose
 
@@ -587,26 +581,26 @@ class TableFit(Fit):
     def _column(self, j: int) -> Column | ParameterError:
         """What a column is; an error if only the user can say."""
         seen, name, levels = self.seen[j], self.table.names[j], self.seen[j].levels
-        where, ignored, category = f"{self.path}, column {name!r} ", Option("ignore", name), Option("categories", name)
-        text = Option("text", name)
-        if not seen.numbers + seen.others:
+        where = f"{self.path}, column {name!r} "
+        ignored, category, text = (Option(each, name) for each in ("ignore", "categories", "text"))
+        if seen.missing == self.rows:
             return ParameterError(f"{where}has no values at all", "; ignore it (", ignored, ")")
-        if seen.option == "categories":
-            return Column(name, in_order(levels))
-        if not seen.others:
-            what = f"{where}holds numbers, no text"
-            return ParameterError(what, "; leave out ", text) if seen.option == "text" else Column(name)
         if seen.option in ("text", "prose"):
             return Column(name, vocabulary=seen.texts.vocabulary())
+        if not seen.others and seen.option is None:
+            return Column(name)
+        if seen.option == "categories":
+            return Column(name, in_order(levels))
         if levels and all(map(_DATE.fullmatch, levels)):
-            days = np.array([date_values(level) for level in levels])
-            if not np.isnan(days).any():
-                parts = [part for part, varies in zip(_DATE_PARTS, np.ptp(days, 0) > 0, strict=True) if varies]
-                return Column(name, date=tuple(parts or ["days"]))
+            values = np.array([date_values(level) for level in levels])
+            if np.isfinite(values).all():
+                varying = np.ptp(values, 0) > 0
+                parts = tuple(part for part, varies in zip(_DATE_PARTS, varying, strict=True) if varies)
+                return Column(name, date=parts or _DATE_PARTS[:1])
             if all("/" in level for level in levels):
-                advice = "; write 2024-01-31, or ignore it (", ignored, ")"
-                return ParameterError(f"{where}has dates with the day or the month first", *advice)
-        if seen.is_identifier(self.rows):
+                what = f"{where}has dates with the day or the month first"
+                return ParameterError(what, "; write 2024-01-31, or ignore it (", ignored, ")")
+        if seen.is_identifier():
             some = [value if len(value) <= 60 else f"{value[:60]}…" for value in [*levels][:3]]
             count = len(levels) if len(levels) <= LEVELS else f"more than {LEVELS}"
             what = f"{where}has {count} different values in {self.rows} rows, such as {listed(some)}"
