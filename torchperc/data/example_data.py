@@ -161,7 +161,7 @@ _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 _CLASSICS = ("iris", "wine", "breast-cancer", "digits", "diabetes")
 SOURCES = (*GATES, *_SYNTHETIC, *_CLASSICS)
 _OPTIONS = {name: list(inspect.signature(make).parameters) for name, make in _SYNTHETIC.items()}
-_OPTIONS |= dict.fromkeys(_CLASSICS, ["positive"])
+_OPTIONS |= {name: ["positive"] for name in _CLASSICS}
 
 
 def _classic(name: str, positive: str | None = None) -> Dataset:

@@ -35,9 +35,8 @@ SCALES = ("none", "minmax", "standard", "maxabs", "auto")
 class PreparedData:
     """A data set with scaled train, validation and test sets.
 
-    What was missing becomes the mean of its feature over the training samples that have it; a feature that none of
-    them has keeps the mean over the source. Then the scaler is fitted on the training set. Data larger than memory are
-    read and written in chunks.
+    What was missing becomes the mean of its feature over the training samples that have it, or 0 if none has. Then the
+    scaler is fitted on the training set. Data larger than memory are read and written in chunks.
 
     Args:
         source: what :func:`~torchperc.data.load` accepts: a name, files, a data frame, or a Dataset.
@@ -125,8 +124,7 @@ class PreparedData:
         for numbers in index.split(self._at_once):
             some: Any = self._rows.take(numbers).raw()
             if missing is not None and means is not None:
-                known = torch.isin(missing[:, 0], numbers) & ~means[missing[:, 1]].isnan()
-                at, columns = missing[known].numpy().T.copy()
+                at, columns = missing[torch.isin(missing[:, 0], numbers)].numpy().T.copy()
                 at = np.searchsorted(numbers.numpy(), at)
                 with warnings.catch_warnings(action="ignore"):  # a mean of 0 is no entry of a sparse array
                     (some if sparse else some.numpy())[at, columns] = means.numpy()[columns]
@@ -137,13 +135,13 @@ class PreparedData:
 
     @cached_property
     def _means(self) -> Tensor | None:
-        """The mean of each feature over the training samples that have it, NaN where none has."""
+        """The mean of each feature over the training samples that have it, 0 where none has."""
         missing, train = self.dataset.missing_positions, self.indices[0]
         if missing is None:
             return None
         absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=self.width)
         chunks = self._chunks(train, torch.zeros(self.width, dtype=torch.float64))
-        return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent)
+        return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent).clamp(1)
 
     @cached_property
     def scaler(self) -> Scaler:
@@ -157,10 +155,7 @@ class PreparedData:
     def encoder(self) -> TableEncoder | None:
         """How the columns of the file became features, missing values imputed as in the training set."""
         encoder, means = self.dataset.encoder, self._means
-        if encoder is None or means is None:
-            return encoder
-        known = torch.tensor(encoder.imputed_values or [0.0] * len(means), dtype=torch.float64)
-        return encoder.with_imputed_values(torch.where(means.isnan(), known, means).tolist())
+        return encoder if encoder is None or means is None else encoder.with_imputed_values(means.tolist())
 
     @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:

@@ -147,7 +147,8 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
     """A copy of a net that was learned on scaled samples and targets, for those before scaling.
 
     The scalings are folded into the weights, in float64. That of the samples makes those of the first layer w / scale
-    and b − (w / scale)·shift; that of the targets makes those of the last layer scale·w and scale·b + shift.
+    and b − (w / scale)·shift; that of the targets makes those of the last layer scale·w and scale·b + shift. A layer
+    without a bias gets one if a shift needs it.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, ``nn.Linear`` or MLP.
@@ -167,35 +168,26 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
         kinds = "a Perceptron, MulticlassPerceptron, nn.Linear or MLP, into whose weights a scaling can be folded"
         raise TypeError(f"net must be {kinds}; found {type(net).__name__}")
     layers: Any = copied.layers if isinstance(copied, MLP) else [copied]
-    for layer, scalers in ((layers[0], (scaler, None)), (layers[-1], (None, target_scaler))):
-        weight, bias = unscaled_weights(layer, *scalers)
+    for layer, of_inputs, of_outputs in ((layers[0], scaler, None), (layers[-1], None, target_scaler)):
+        w = layer.weight.cpu().double()
+        b = w.new_zeros(len(w)) if layer.bias is None else layer.bias.cpu().double()
+        if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
+            raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
+        for name, given, width in (("scaler", of_inputs, w.shape[1]), ("target_scaler", of_outputs, len(w))):
+            if given is not None and len(given.scale) != width:
+                has = f"{name} has {len(given.scale)} columns"
+                raise ValueError(f"{has}, but the weights need {width}; use those of one run")
+        if of_inputs is not None:
+            w = w / of_inputs.scale
+            b = b - w @ of_inputs.shift
+        if of_outputs is not None:
+            w, b = w * of_outputs.scale[:, None], b * of_outputs.scale + of_outputs.shift
+        layer.weight.copy_(w)
         if layer.bias is not None:
-            layer.bias.copy_(bias)
-        elif bias.any():
-            raise ValueError("net has no bias to fold a shift into; learn with a bias, or scale by 'maxabs'")
-        layer.weight.copy_(weight)
+            layer.bias.copy_(b)
+        elif b.any():
+            layer.bias = nn.Parameter(b.to(layer.weight))
     return copied
-
-
-def unscaled_weights(
-    layer: Any, scaler: Scaler | None = None, target_scaler: Scaler | None = None
-) -> tuple[Tensor, Tensor]:
-    """Weights (K, d) and bias (K,), float64, of a linear layer for samples and targets before scaling."""
-    w = layer.weight.detach().cpu().double()
-    b = w.new_zeros(len(w)) if layer.bias is None else layer.bias.detach().cpu().double()
-    if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
-        raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
-    for name, given, width in (("scaler", scaler, w.shape[1]), ("target_scaler", target_scaler, len(w))):
-        if given is not None and len(given.scale) != width:
-            raise ValueError(
-                f"{name} has {len(given.scale)} columns, but the weights need {width}; use those of one run"
-            )
-    if scaler is not None:
-        w = w / scaler.scale
-        b = b - w @ scaler.shift
-    if target_scaler is not None:
-        w, b = w * target_scaler.scale[:, None], b * target_scaler.scale + target_scaler.shift
-    return w, b
 
 
 def in_chunks(X: Data) -> Callable[[], Iterator[Any]]:

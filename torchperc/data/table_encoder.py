@@ -50,9 +50,6 @@ _DATE_PARTS = ("days", "year", "month", "weekday")
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 
 
-# --- labels -------------------------------------------------------------------------------------------------------
-
-
 def in_order(words: Iterable[str]) -> tuple[str, ...]:
     """Words as labels are sorted: numbers first, by their size."""
     return tuple(sorted(words, key=lambda text: (False, float(text), text) if is_number(text) else (True, 0.0, text)))
@@ -110,9 +107,6 @@ def similar_labels(labels: Sequence[str]) -> str:
     some = [(label, forms(label)) for label in labels[:FEW]]
     pairs = [f"{one!r} and {two!r}" for (one, a), (two, b) in combinations(some, 2) if a & b]
     return f"labels that may be the same: {', '.join(pairs)}" if pairs else ""
-
-
-# --- columns ------------------------------------------------------------------------------------------------------
 
 
 def date_values(text: str) -> tuple[float, ...]:
@@ -182,10 +176,6 @@ class Column:
         known = {level: k for k, level in enumerate(self.levels)} | {"": -1}
         at = np.array([known.get(word, -1 if unknown == "error" else count) for word in words])[:, None]
         return np.where(at < 0, math.nan, at == np.arange(count))
-
-    def encode(self, cells: Cells, unknown: str) -> Any:
-        """The features (N, k) of some rows, as of :meth:`values`."""
-        return self.values((*cells.levels, ""), unknown)[cells.codes] if isinstance(cells, Words) else cells[:, None]
 
 
 @dataclass(frozen=True)
@@ -270,8 +260,10 @@ class TableEncoder:
         """
         means, blocks, missing = self.imputed_values, [], [np.empty((0, 2), np.int64)]
         for column, position, (first, last) in zip(self.columns, positions, pairwise(self._ends), strict=True):
-            block = column.encode(batch.columns[position], unknown)
-            absent = missing_in(batch.columns[position])
+            cells, absent = batch.columns[position], missing_in(batch.columns[position])
+            block = (
+                column.values((*cells.levels, ""), unknown)[cells.codes] if isinstance(cells, Words) else cells[:, None]
+            )
             known = ~absent if column.vocabulary is not None else np.isfinite(block[:, 0])
             if not (known if means is None else known | absent).all():
                 raise self._first_unknown(table, positions, unknown)
@@ -395,9 +387,6 @@ def as_samples(X: Any) -> Any:
     if X.indices.dtype == X.indptr.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
         return X
     return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
-
-
-# --- learning what columns are ------------------------------------------------------------------------------------
 
 
 class Fit:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchperc import plots
 from torchperc.data.prepared_data import PreparedData
-from torchperc.data.scaling import unscaled_weights
+from torchperc.data.scaling import unscaled
 from torchperc.lightning.loader import predictions
 from torchperc.reports.page import Block, Picture, Report, Section, Table, Text
 from torchperc.reports.results import Fit
@@ -51,7 +53,8 @@ def _weights(net: Any, data: PreparedData, target: str) -> list[Block]:
     scaler = data.scaler
     if not isinstance(net, nn.Linear):
         return []
-    (weight,), bias = unscaled_weights(net, scaler, data.target_scaler)
+    raw = unscaled(copy.deepcopy(net).double(), scaler, data.target_scaler).requires_grad_(False)
+    weight, bias = raw.weight[0], torch.zeros(1) if raw.bias is None else raw.bias
     effect = weight * scaler.scale
     order = effect.abs().argsort(descending=True, stable=True)[:LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
