@@ -112,11 +112,12 @@ class PreparedData:
 
     @cached_property
     def _at_once(self) -> int:
-        """How many samples are read together."""
+        """How many scaled samples are held in memory together."""
         from torchperc.samples.mapped import CHUNK, Chunked
 
-        large = isinstance(self._rows, Chunked)
-        return CHUNK // (8 * next(self._rows.all_parts()).terms) + 1 if large else len(self._rows)
+        if not isinstance(self._rows, Chunked):
+            return len(self._rows)
+        return max(1, CHUNK // (np.dtype(self.settings["dtype"]).itemsize * next(self._rows.all_parts()).terms))
 
     def _chunks(self, index: Tensor, means: Tensor | None, scaler: Scaler | None = None) -> Iterator[Any]:
         """Some samples, in ascending order and imputed and scaled, as many together as memory asks for."""
