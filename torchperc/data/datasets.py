@@ -22,7 +22,7 @@ from torchperc._checks import (
     is_sparse,
 )
 from torchperc.data.table_encoder import TASKS, TableEncoder, as_samples, codes_of, in_order
-from torchperc.data.table_files import is_number, shortest
+from torchperc.data.table_files import is_number, listed, shortest
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts as CsrParts
 
@@ -132,10 +132,9 @@ class Dataset:
         """The names of labels given by their codes (N,), as ``predict`` returns them."""
         if not self.labels:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
-        count = sum(np.shape(codes)[:1])
-        values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
-        names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
-        return names
+        values = check_labels(codes, sum(np.shape(codes)[:1]), self.classes, name="codes", both=False)
+        names = {code: label for label, code in codes_of(self.labels).items()}
+        return [names[code] for code in values.tolist()]
 
     def against_rest(self, positive: str | int) -> Dataset:
         """The same samples in two classes: one label (+1) against all others together (−1).
@@ -148,12 +147,10 @@ class Dataset:
             why = " needs classes, but the target is a quantity; leave it out, or use "
             raise ParameterError(Option("positive", positive), why, _CLASSES)
         if str(positive) not in self.labels:
-            known = ", ".join(map(repr, self.labels))
-            raise ParameterError(Option("positive", positive), f" is not a label; choose one of {known}")
-        chosen = self.y == codes_of(self.labels)[str(positive)]
-        others = [label for label in self.labels if label != str(positive)]
-        rest = others[0] if len(others) == 1 else f"not {positive}"
-        return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
+            raise ParameterError(Option("positive", positive), f" is not a label; choose one of {listed(self.labels)}")
+        y = torch.where(self.y == codes_of(self.labels)[str(positive)], 1, -1)
+        other, *more = (label for label in self.labels if label != str(positive))
+        return replace(self, y=y, labels=(f"not {positive}" if more else other, str(positive)))
 
 
 def samples(X: Data) -> Any:

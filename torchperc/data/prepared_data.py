@@ -117,7 +117,8 @@ class PreparedData:
 
         if not isinstance(self._rows, Chunked):
             return len(self._rows)
-        return max(1, CHUNK // (np.dtype(self.settings["dtype"]).itemsize * next(self._rows.all_parts()).terms))
+        size: int = np.dtype(self.settings["dtype"]).itemsize * next(self._rows.all_parts()).terms
+        return max(1, CHUNK // size)
 
     def _chunks(self, index: Tensor, means: Tensor | None, scaler: Scaler | None = None) -> Iterator[Any]:
         """Some samples, in ascending order and imputed and scaled, as many together as memory asks for."""
@@ -232,8 +233,7 @@ def split(
     """
     from torchperc.data.datasets import label_codes
 
-    count = len(y) if hasattr(y, "__len__") and len(np.shape(y)) == 1 else 0
-    if not count:
+    if not (count := len(y) if len(np.shape(y)) == 1 else 0):
         raise ValueError(f"y must be one label per sample, found shape {np.shape(y)}; give at least one sample")
     classes = label_codes(y)[1] if check_bool("stratify", stratify) else torch.zeros(count, dtype=torch.int64)
     three = np.shape(fractions) == (3,)

@@ -627,17 +627,16 @@ class TableFit(Fit):
         if self.missing:
             yield f"missing values imputed: {self.missing}"
         for j, column in zip(self.features, self.encoder.columns, strict=True):
-            name = f"column {column.name!r}"
+            name, number = f"column {column.name!r}", column.kind == "number"
             if column.date is not None:
                 yield f"{name} is a date; its features are {', '.join(column.date)} (days since 1970)"
             elif self.named.get(j) == "prose":
                 yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
-            elif column.kind == "number" and self.seen[j].last is not None and self.rows > 2:
+            elif number and self.seen[j].last is not None and self.rows > 2:
                 yield f"{name} counts the rows; ignore it if it is an identifier"
-            elif column.kind == "number" and j in self.table.zero_padded:
+            elif number and j in self.table.zero_padded:
                 yield f"{name} has numbers with leading zeros; make it a category if they are codes"
-        if alike := similar_labels(self.encoder.labels):
-            yield alike
+        yield from filter(None, [similar_labels(self.encoder.labels)])
 
     def batches(self) -> Iterator[TableBatch]:
         """The rows that count, read again."""
