@@ -198,7 +198,7 @@ print(json.dumps([[v.tolist() for v in net(X)], len(net(X[:1])[0]), [labels[k] f
 
 def table_model(means):
     given = table_encoder()
-    given = given if means is None else dataclasses.replace(given, missing="mean", imputed_values=means)
+    given = given if means is None else dataclasses.replace(given, imputed_values=means)
     net = tp.Perceptron(3)
     nn.init.eye_(net.weight)  # the score is the first feature
     return FittedModel.of(net, scaler=Scaler.fit("minmax", [[20.0, 0, 0], [40.0, 1, 1]]), encoding=given)

@@ -209,8 +209,8 @@ def test_sparse_samples_are_not_shifted_and_mapped_ones_not_copied(tmp_path):
     assert [tuple(X.shape) for X, _ in made.parts] == [(400, 6), (0, 6), (0, 6)]
 
 
-def columns(imputed=None, missing="mean"):
-    return tp.data.TableEncoder(tuple(map(tp.data.Column, "abcdef")), "y", ("-1", "+1"), missing, imputed)
+def columns(imputed=None):
+    return tp.data.TableEncoder(tuple(map(tp.data.Column, "abcdef")), "y", ("-1", "+1"), imputed)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -375,7 +375,7 @@ def test_a_data_module_knows_its_data_again(kind, tmp_path):
     X[399, 5] += 1
     for other in (
         dataset(kind, tmp_path, X=X, encoder=columns()),
-        dataset(kind, tmp_path, encoder=columns(missing="error")),
+        dataset(kind, tmp_path, encoder=columns((0.5,) * 6)),
         dataset(kind, tmp_path, y=-y, encoder=columns()),
     ):
         with pytest.raises(ValueError, match="not the data the checkpoint was made on"):

@@ -82,12 +82,15 @@ def is_quantity(labels: Collection[str], rows: int) -> bool:
     return count > 50 and rows < 5 * count and max(values) - min(values) >= count
 
 
-def inferred_task(target: str | None, labels: Collection[str], quantity: bool) -> str:
-    """The task that was inferred, in words; empty where there is no doubt."""
+def infer_task(labels: Collection[str], rows: int, task: str | None, target: str | None = None) -> tuple[bool, str]:
+    """Whether a target is a quantity, and what was inferred, in words; empty where there is no doubt."""
+    if task is not None:
+        return task == "regression", ""
+    quantity = is_quantity(labels, rows)
     if not quantity and (len(labels) <= 20 or not all(map(is_number, labels))):
-        return ""
+        return False, ""
     named, more = "the target" if target is None else f"target {target!r}", "more than " * (len(labels) > MAX_LABELS)
-    return f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
+    return quantity, f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
 
 
 def similar_labels(labels: Sequence[str]) -> str:
@@ -190,8 +193,7 @@ class TableEncoder:
         columns: of the features, in the order of the file, without the target.
         target: the name of the target, if the file has one.
         labels: in the order of their codes; none if the target is a quantity.
-        missing: what was done about missing values: ``"error"``, ``"drop"`` or ``"mean"``.
-        imputed_values: with ``"mean"``, what a missing value becomes, one number per feature.
+        imputed_values: what a missing value becomes, one number per feature; ``None``: it is an error.
         n_columns: how many columns the file had, where they have no names and go by position; ``None``: by name.
         indices: of numbered features, the number of the first (0 or 1) and how many there are.
         options: how the file was read.
@@ -209,7 +211,6 @@ class TableEncoder:
     columns: tuple[Column, ...]
     target: str | None
     labels: tuple[str, ...]
-    missing: str = "error"
     imputed_values: tuple[float, ...] | None = None
     n_columns: int | None = None
     indices: tuple[int, int] | None = None
@@ -401,14 +402,13 @@ class Fit:
 
     def _infer_task(self, where: str, target: str | None, labels: Collection[str], task: str | None) -> tuple[str, ...]:
         """The labels in order, none if the target is a quantity: as was said, or else by its values."""
-        quantity = is_quantity(labels, self.rows) if task is None else task == "regression"
+        quantity, self.inferred_task = infer_task(labels, self.rows, task, target)
         if len(labels) < 2:
             found = f"one {'value' if quantity else 'label'} only: {next(iter(labels))!r}"
             raise ValueError(f"{where} has {found}; at least two are required, so name another target")
         if not quantity and len(labels) > (FEW if task is None else MAX_LABELS) and 2 * len(labels) > self.rows:
             found = f"has {len(labels)} different labels in {self.rows} rows"
             raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: name classes as the target")
-        self.inferred_task = "" if task else inferred_task(target, labels, quantity)
         return () if quantity else in_order(labels)
 
 
@@ -491,14 +491,10 @@ class TableFit(Fit):
         means = [mean for j, each in zip(self.features, columns, strict=True) for mean in self.seen[j].means(each)]
         name, width = table.names[self.target], None if table.named else len(table.names)
         where, levels = f"{self.path}, column {name!r}", self.seen[self.target].levels
-        labels, imputed = self._infer_task(where, name, levels, options.task), options.missing == "mean"
+        labels = self._infer_task(where, name, levels, options.task)
         how = options.of_new_files(decimal="," if table.decimal == "," else None)
-        about: dict[str, Any] = {
-            "imputed_values": tuple(means) if imputed else None,
-            "n_columns": width,
-            "options": how,
-        }
-        self.encoder = TableEncoder(columns, name, labels, options.missing, **about)
+        imputed = tuple(means) if options.missing == "mean" else None
+        self.encoder = TableEncoder(columns, name, labels, imputed, width, options=how)
         self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
