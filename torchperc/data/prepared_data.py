@@ -99,9 +99,9 @@ class PreparedData:
         fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(self.source) else (0.6, 0.2, 0.2))
         return split(self.dataset.y, fractions, self.seed, stratify=self.task == "classification")
 
-    @cached_property
+    @property
     def _rows(self) -> Samples:
-        """All samples, as they are in memory or in files."""
+        """All samples, as they are in memory or in files; not kept, as a chunk of them would be."""
         from torchperc.samples.mapped import CsrParts, chunked
         from torchperc.samples.rows import Dense, Sparse
 
@@ -115,24 +115,25 @@ class PreparedData:
         """How many scaled samples are held in memory together."""
         from torchperc.samples.mapped import CHUNK, Chunked
 
-        if not isinstance(self._rows, Chunked):
-            return len(self._rows)
-        size: int = np.dtype(self.settings["dtype"]).itemsize * next(self._rows.all_parts()).terms
+        rows = self._rows
+        if not isinstance(rows, Chunked):
+            return len(rows)
+        size: int = np.dtype(self.settings["dtype"]).itemsize * next(rows.all_parts()).terms
         return max(1, CHUNK // size)
 
     def _chunks(self, index: Tensor, means: Tensor | None, scaler: Scaler | None = None) -> Iterator[Any]:
         """Some samples, in ascending order and imputed and scaled, as many together as memory asks for."""
-        missing, sparse = self.dataset.missing_positions, self._rows.sparse
+        missing, rows = self.dataset.missing_positions, self._rows
         for numbers in index.split(self._at_once):
-            some: Any = self._rows.take(numbers).raw()
+            some: Any = rows.take(numbers).raw()
             if missing is not None and means is not None:
                 at, columns = missing[torch.isin(missing[:, 0], numbers)].numpy().T.copy()
                 at = np.searchsorted(numbers.numpy(), at)
                 with warnings.catch_warnings(action="ignore"):  # a mean of 0 is no entry of a sparse array
-                    (some if sparse else some.numpy())[at, columns] = means.numpy()[columns]
+                    (some if rows.sparse else some.numpy())[at, columns] = means.numpy()[columns]
             if scaler is not None:
                 some = scaler.transform(some) if len(numbers) else some
-                some = some.astype(self.settings["dtype"], copy=False) if sparse else some.to(self.dtype)
+                some = some.astype(self.settings["dtype"], copy=False) if rows.sparse else some.to(self.dtype)
             yield some
 
     @cached_property
@@ -171,8 +172,8 @@ class PreparedData:
     def _scaled(self, index: Tensor) -> Any:
         """Some samples imputed and scaled, in files of their own if they are larger than memory."""
         X, dtype = self.dataset.X, self.settings["dtype"]
-        same = len(index) == len(self._rows) and self.scaler.kind == "none" and self.dataset.missing_positions is None
-        if same and isinstance(X, np.memmap) and X.dtype == dtype:
+        whole = len(index) == len(self.dataset.y) and self.dataset.missing_positions is None
+        if whole and self.scaler.kind == "none" and isinstance(X, np.memmap) and X.dtype == dtype:
             return X
         chunks = self._chunks(index, self._means, self.scaler)
         few = len(index) <= self._at_once
