@@ -294,7 +294,7 @@ def limit_of_the_rate_for_weight() -> Finding:
 
 def scaled_people() -> tuple[tp.data.Scaler, tp.data.Scaler, Tensor, Tensor]:
     """Scalers of samples and weights, and both from 0 to 1."""
-    of_x, of_y = tp.data.MinMax().fit(AGES_HEIGHTS), tp.data.MinMax().fit_target(WEIGHTS)
+    of_x, of_y = tp.data.Scaler.fit("minmax", AGES_HEIGHTS), tp.data.Scaler.fit("minmax", WEIGHTS)
     return of_x, of_y, of_x.transform(AGES_HEIGHTS), of_y.transform(WEIGHTS)
 
 
@@ -409,7 +409,7 @@ def sample_updates_converge() -> Finding:
 def batch_or_sample() -> Finding:
     x, y = tp.data.noisy_blobs(256, noise=0.1, seed=0)
     order = torch.randperm(256, generator=torch.Generator().manual_seed(0))
-    x, y = tp.data.Standard().fit(x).transform(x)[order], y[order]
+    x, y = tp.data.Scaler.fit("standard", x).transform(x)[order], y[order]
     rows, best = tp.functional.homogeneous(x), float(loss_of(least_squares(x, y), tp.functional.homogeneous(x), y))
     excess = {}
     for size in (256, 32, 1):
@@ -492,7 +492,7 @@ def typical_rate() -> Finding:
 
 
 def features_of_like_range() -> Finding:
-    scaled = tp.data.MinMax().fit(HEIGHTS).transform(HEIGHTS)
+    scaled = tp.data.Scaler.fit("minmax", HEIGHTS).transform(HEIGHTS)
     limits = [tp.theory.step_limit("lms", x) for x in (HEIGHTS, scaled)]
     spreads = []
     for x in (HEIGHTS, scaled):
@@ -509,7 +509,7 @@ def features_of_like_range() -> Finding:
 
 
 def way_back() -> Finding:
-    scaler, standard = tp.data.MinMax().fit(HEIGHTS), tp.data.Standard().fit(HEIGHTS)
+    scaler, standard = tp.data.Scaler.fit("minmax", HEIGHTS), tp.data.Scaler.fit("standard", HEIGHTS)
     scaled = scaler.transform(HEIGHTS)
     printed = float((standard.inverse(scaled) - HEIGHTS).abs().max())
     right = float((scaler.inverse(scaled) - HEIGHTS).abs().max())

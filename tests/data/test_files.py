@@ -247,7 +247,6 @@ BAD = {
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore='c' is also in target"),
     "unknown task": ("a,c\n1,x\n", {"task": "clustering"}, "task='clustering'"),
-    "text that is none": ("a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
     "word for a target": ("a,price\n1,10.5\n2,cheap\n3,12\n", REAL, "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
     "comma in a target": ('a,price\n1,10.5\n2,"9,5"\n', REAL, "line 3, column 'price': '9,5' is not a number; if that is a decimal comma, say decimal=','"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),

@@ -17,7 +17,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc import FittedModel
-from torchperc.data import MinMax, Standard
+from torchperc.data import Scaler
 from torchperc.model import export as portable
 from torchperc.model import save_safetensors
 from torchperc.model.model_file import MODEL
@@ -110,7 +110,7 @@ def test_what_an_onnx_file_says_of_itself(tmp_path):
 
 def test_features_far_from_the_origin_are_taken_in_float64(tmp_path):
     for far in (RAW + 1e6, RAW * 1e40):
-        model = FittedModel.of(NETS["perceptron"](), scaler=Standard().fit(far))
+        model = FittedModel.of(NETS["perceptron"](), scaler=Scaler.fit("standard", far))
         assert tp.save_onnx(model, tmp_path / "m.onnx").samples == 1000
         np.testing.assert_allclose(run(tmp_path / "m.onnx", far)["scores"], model.scores(far), atol=1e-6)
 
@@ -198,10 +198,10 @@ print(json.dumps([[v.tolist() for v in net(X)], len(net(X[:1])[0]), [labels[k] f
 
 def table_model(means):
     given = table_encoder()
-    given = given if means is None else dataclasses.replace(given, missing="mean", imputed_values=means)
+    given = given if means is None else dataclasses.replace(given, imputed_values=means)
     net = tp.Perceptron(3)
     nn.init.eye_(net.weight)  # the score is the first feature
-    return FittedModel.of(net, scaler=MinMax().fit([[20.0, 0, 0], [40.0, 1, 1]]), encoding=given)
+    return FittedModel.of(net, scaler=Scaler.fit("minmax", [[20.0, 0, 0], [40.0, 1, 1]]), encoding=given)
 
 
 @pytest.mark.slow

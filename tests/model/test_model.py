@@ -12,7 +12,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc import FittedModel
-from torchperc.data import Identity, MaxAbs, MinMax, Standard
+from torchperc.data import SCALINGS, Scaler
 from torchperc.model import save_safetensors
 from torchperc.model.export import save_model
 from torchperc.model.model_file import MODEL
@@ -25,7 +25,12 @@ HEADS = {
     "lms 0/1": tp.LMSHead(targets="0/1"),
     "logistic": tp.LogisticHead(),
 }
-SCALERS = {"as it is": None, "none": Identity().fit(RAW), "minmax": MinMax().fit(RAW), "standard": Standard().fit(RAW)}
+SCALERS = {
+    "as it is": None,
+    "none": Scaler.fit("none", RAW),
+    "minmax": Scaler.fit("minmax", RAW),
+    "standard": Scaler.fit("standard", RAW),
+}
 NETS = {
     "perceptron": lambda **o: tp.Perceptron(3, init="normal", seed=1, **o),
     "no bias": lambda **o: tp.Perceptron(3, bias=False, init="normal", seed=1, **o),
@@ -102,7 +107,7 @@ def test_against_numpy(net, dtype):
 @pytest.mark.parametrize("name", [name for name in NETS if "joint" not in name])
 def test_sparse_samples(name, dtype):
     X = np.random.default_rng(1).integers(-3, 4, (20, 3)) * np.random.default_rng(2).integers(0, 2, (20, 3)) * 1.0
-    halves = MinMax(torch.zeros(3, dtype=torch.float64), torch.tensor([2.0, 4.0, 1.0], dtype=torch.float64))
+    halves = Scaler("minmax", torch.zeros(3, dtype=torch.float64), torch.tensor([2.0, 4.0, 1.0], dtype=torch.float64))
     net, kept = NETS[name](dtype=dtype), csr_array(X)
     for scaler in (None, SCALERS["none"], halves):
         model = FittedModel.of(net, "logistic", scaler=scaler)
@@ -275,13 +280,12 @@ def test_weights_that_are_not_finite(tmp_path):
         (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), labels="aa"), r"labels=\('a', 'a'\) has one of them twice"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3, but net and head need 2"),
-        (lambda: FittedModel.of(tp.Perceptron(2), scaler=Standard()), r"scaler=Standard\(\) is not fitted"),
         (lambda: FittedModel.of(tp.Perceptron(2), encoding=table_encoder(), names="ab"), "encoding is for 3, but net and head need 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), about={"seed": 3}), "about must map str to str, found 'seed': 3"),
         (lambda: FittedModel.of(tp.Perceptron(3), "regression", labels=("a", "b")), "labels is for 2, but net and head need 0"),
         (lambda: FittedModel.of(nn.Linear(3, 2), "regression"), "net has 2 outputs"),
         (lambda: FittedModel.of(tp.Perceptron(3), "regression", target_scaler=SCALERS["minmax"]), "target_scaler is for 3"),
-        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Standard().fit_target(RAW[:, 0])), "target_scaler is for 1, .* need 0"),
+        (lambda: FittedModel.of(tp.Perceptron(3), "lms", target_scaler=Scaler.fit("standard", RAW[:, 0])), "target_scaler is for 1, .* need 0"),
     ],
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(make, message):
@@ -319,14 +323,14 @@ def test_reading_a_model_loads_nothing_heavy(tmp_path, fresh):
 Y = torch.from_numpy(RAW) @ torch.tensor([3000.0, -20.0, 7.0], dtype=torch.float64) + 1e5
 
 
-def regression(name="perceptron", dtype=torch.float32, target=Standard):
-    scaled = None if target is None else target().fit_target(Y)
+def regression(name="perceptron", dtype=torch.float32, target="standard"):
+    scaled = None if target is None else Scaler.fit(target, Y)
     return FittedModel.of(
         NETS[name](dtype=dtype), "regression", scaler=SCALERS["standard"], target="price", target_scaler=scaled
     )
 
 
-@pytest.mark.parametrize("target", [Standard, MinMax, MaxAbs, Identity, None])
+@pytest.mark.parametrize("target", [*SCALINGS, None])
 def test_predictions_are_the_scores_in_the_units_of_the_target(target):
     for dtype in DTYPES:
         model = regression(dtype=dtype, target=target)

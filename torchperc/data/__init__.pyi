@@ -16,12 +16,7 @@ from .read import Batch as Batch
 from .read import Batches as Batches
 from .read import read as read
 from .scaling import SCALINGS as SCALINGS
-from .scaling import Identity as Identity
-from .scaling import MaxAbs as MaxAbs
-from .scaling import MinMax as MinMax
 from .scaling import Scaler as Scaler
-from .scaling import Standard as Standard
-from .scaling import make_scaler as make_scaler
 from .scaling import unscaled as unscaled
 from .table_encoder import Column as Column
 from .table_encoder import TableEncoder as TableEncoder

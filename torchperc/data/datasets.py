@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from torchperc._checks import (
     is_sparse,
 )
 from torchperc.data.table_encoder import TASKS, TableEncoder, as_samples, codes_of, in_order
-from torchperc.data.table_files import is_number, shortest
+from torchperc.data.table_files import is_number, listed, shortest
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts as CsrParts
 
@@ -80,14 +79,12 @@ class Dataset:
         X = samples(self.X)
         if len(set(self.labels)) != len(self.labels) or len(self.labels) == 1:
             raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
-        widths = {"names": len(self.names)}
-        widths |= {} if self.image_shape is None else {"image_shape": math.prod(self.image_shape)}
-        widths |= {} if self.encoder is None else {"encoder": self.encoder.n_features}
-        for name, width in widths.items():
-            if width != X.shape[1]:
+        widths = {"names": len(self.names), "image_shape": self.image_shape and math.prod(self.image_shape)}
+        for name, width in (widths | {"encoder": self.encoder and self.encoder.n_features}).items():
+            if width not in (None, X.shape[1]):
                 raise ValueError(f"{name} has {width} entries for {X.shape[1]} features of X; it needs one per feature")
-        labels = partial(check_labels, classes=self.classes, both=False)
-        y = (labels if self.labels else check_targets)(self.y, X.shape[0])
+        count = X.shape[0]
+        y = check_labels(self.y, count, self.classes, both=False) if self.labels else check_targets(self.y, count)
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
@@ -113,9 +110,10 @@ class Dataset:
         """
         X = samples(X)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
+        values = _line(y)
         if check_choice("task", task, TASKS) == "regression":
-            return cls(X, _numbers(y), (), names, **about)
-        labels, which = label_codes(y)
+            return cls(X, _targets(values), (), names, **about)
+        labels, which = label_codes(values)
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
         return cls(X, which if len(labels) > 2 else 2 * which - 1, labels, names, **about)
@@ -134,10 +132,9 @@ class Dataset:
         """The names of labels given by their codes (N,), as ``predict`` returns them."""
         if not self.labels:
             raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
-        count = sum(np.shape(codes)[:1])
-        values = check_labels(codes, count, self.classes, name="codes", both=False).cpu().numpy()
-        names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
-        return names
+        values = check_labels(codes, sum(np.shape(codes)[:1]), self.classes, name="codes", both=False)
+        names = {code: label for label, code in codes_of(self.labels).items()}
+        return [names[code] for code in values.tolist()]
 
     def against_rest(self, positive: str | int) -> Dataset:
         """The same samples in two classes: one label (+1) against all others together (−1).
@@ -150,12 +147,10 @@ class Dataset:
             why = " needs classes, but the target is a quantity; leave it out, or use "
             raise ParameterError(Option("positive", positive), why, _CLASSES)
         if str(positive) not in self.labels:
-            known = ", ".join(map(repr, self.labels))
-            raise ParameterError(Option("positive", positive), f" is not a label; choose one of {known}")
-        chosen = self.y == codes_of(self.labels)[str(positive)]
-        others = [label for label in self.labels if label != str(positive)]
-        rest = others[0] if len(others) == 1 else f"not {positive}"
-        return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
+            raise ParameterError(Option("positive", positive), f" is not a label; choose one of {listed(self.labels)}")
+        y = torch.where(self.y == codes_of(self.labels)[str(positive)], 1, -1)
+        other, *more = (label for label in self.labels if label != str(positive))
+        return replace(self, y=y, labels=(f"not {positive}" if more else other, str(positive)))
 
 
 def samples(X: Data) -> Any:
@@ -172,7 +167,8 @@ def samples(X: Data) -> Any:
 
 def label_codes(y: Data) -> tuple[tuple[str, ...], Tensor]:
     """The different labels of any kind as words, in order, and the position of that of each sample."""
-    values, which = _line(y, "label"), np.arange(len(y))
+    values = _line(y)
+    which = np.arange(len(values))
     if values.dtype.kind != "O":  # each value is looked at once
         values, which = np.unique(values, return_inverse=True)
     texts = [shortest(value) if isinstance(value, float) else str(value) for value in values.tolist()]
@@ -184,25 +180,22 @@ def label_codes(y: Data) -> tuple[tuple[str, ...], Tensor]:
     return labels, torch.tensor([position[text] for text in texts])[torch.from_numpy(which)]
 
 
-def _numbers(y: Data) -> Tensor:
+def _targets(y: Any) -> Tensor:
     """Real targets as float64, not all the same."""
-    values = _line(y, "target")
-    if values.dtype.kind in "OU":
-        values = np.array([float(value) if is_number(str(value)) else math.nan for value in values.tolist()])
-    if not np.isfinite(values).all():
-        wrong = int(np.isfinite(values).argmin())
+    values = np.array([float(value) if is_number(str(value)) else math.nan for value in y.tolist()])
+    for wrong in np.flatnonzero(~np.isfinite(values))[:1]:
         said = f"y[{wrong}] = {y[wrong]} is not a finite number; correct it or drop the sample, or use "
         raise ParameterError(said, _CLASSES)
     if len(values) and values.min() == values.max():
         raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
-    return torch.from_numpy(values.astype(np.float64))
+    return torch.from_numpy(values)
 
 
-def _line(y: Data, what: str) -> Any:
+def _line(y: Data) -> Any:
     """An array of one dimension, of objects unless they are numbers or strings alone."""
     array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
         array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
     if array.ndim != 1:
-        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one {what} per sample")
+        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one value per sample")
     return array

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,6 @@ else:
     torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
 _GATES = {"AND": "0001", "OR": "0111", "NAND": "1110", "NOR": "1000", "XOR": "0110", "XNOR": "1001"}
-_PARITIES = {f"parity-{n}": n for n in range(1, 17)}
 GATES = (*_GATES, "parity-n")
 
 
@@ -48,15 +48,15 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
         raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
     if dtype is not None and not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype must be a torch type such as torch.float64, found {dtype!r}")
-    rows = torch.tensor([*itertools.product((0, 1), repeat=_PARITIES.get(name.lower(), 2))])
     truth = _GATES.get(name.upper())
-    labels = rows.sum(1) % 2 if truth is None else torch.tensor([*map(int, truth)])
+    rows = torch.tensor([*itertools.product((0, 1), repeat=2 if truth else int(name[7:]))])
+    labels = torch.tensor([*map(int, truth)]) if truth else rows.sum(1) % 2
     return rows.to(dtype or torch.get_default_dtype()), 2 * labels - 1
 
 
 def is_gate(name: str) -> bool:
     """Whether :func:`gate` knows the name."""
-    return isinstance(name, str) and (name.upper() in _GATES or name.lower() in _PARITIES)
+    return isinstance(name, str) and (name.upper() in _GATES or name.lower() in (f"parity-{n}" for n in range(1, 17)))
 
 
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -68,7 +68,7 @@ def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
         >>> round((y * (X @ u + b)).min().item(), 12)
         0.25
     """
-    direction, foot = _plane(check_int("features", features, at_least=1), _generator(seed))
+    direction, foot, _ = _plane(features, seed)
     return direction, -direction @ foot
 
 
@@ -84,17 +84,15 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
         >>> X.shape, y.sum().item()
         (torch.Size([101, 2]), 1)
     """
-    y = _labels(samples)
-    features = check_int("features", features, at_least=1)
-    margin = check_number("margin", margin, above=0)
-    generator = _generator(seed)
-    direction, foot = _plane(features, generator)
+    y, margin = _labels(samples), check_number("margin", margin, above=0)
+    direction, foot, generator = _plane(features, seed)
     X = torch.randn(len(y), features, generator=generator, dtype=torch.float64)
     for sign in (-1, 1):
         blob = X[y == sign]
         nearest = blob[(sign * blob @ direction).argmin()]
         X[y == sign] = blob - nearest + (foot + sign * margin * direction)
-    return _shuffled(X, y, generator)
+    order = torch.randperm(len(y), generator=generator)
+    return X[order], y[order]
 
 
 def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -133,7 +131,9 @@ def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor
     X = torch.stack([t.cos(), t.sin()], dim=1)
     X[y == 1] = torch.tensor([1, 0.5]) - X[y == 1]
     noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
-    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
+    X += noise * torch.randn(X.shape, generator=generator, dtype=X.dtype)
+    order = torch.randperm(len(y), generator=generator)
+    return X[order], y[order]
 
 
 def _labels(samples: int) -> Tensor:
@@ -146,37 +146,11 @@ def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
 
 
-def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The first draws of a generator: a unit normal and a point of the hyperplane."""
-    normal, foot = torch.randn(2, features, generator=generator, dtype=torch.float64)
-    return normal / normal.norm(), foot
-
-
-def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    order = torch.randperm(len(y), generator=generator)
-    return X[order], y[order]
-
-
-def _classic(name: str, positive: str | None = None) -> Dataset:
-    """A data set that scikit-learn brings; diabetes with its features as they were measured."""
-    require_packages(f"the data set {name!r}", "sklearn")
-    from sklearn import datasets
-
-    from torchperc.data.datasets import Dataset
-
-    regression = name == "diabetes"
-    options = {"scaled": False} if regression else {}
-    found = getattr(datasets, f"load_{name.replace('-', '_')}")(**options)
-    made = Dataset.of(
-        found.data,
-        found.target if regression else found.target_names.astype(str)[found.target],
-        names=found.feature_names,
-        image_shape=(8, 8) if name == "digits" else None,
-        name=name,
-        task=TASKS[regression],
-        target="progression" if regression else None,
-    )
-    return made if positive is None else made.against_rest(positive)
+def _plane(features: int, seed: int) -> tuple[Tensor, Tensor, torch.Generator]:
+    """The first draws of a generator: a unit normal and a point of the hyperplane; and the generator."""
+    generator = _generator(seed)
+    normal, foot = torch.randn(2, check_int("features", features, at_least=1), generator=generator, dtype=torch.float64)
+    return normal / normal.norm(), foot, generator
 
 
 _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
@@ -186,6 +160,34 @@ _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
 }
 _CLASSICS = ("iris", "wine", "breast-cancer", "digits", "diabetes")
 SOURCES = (*GATES, *_SYNTHETIC, *_CLASSICS)
+_OPTIONS = {name: list(inspect.signature(make).parameters) for name, make in _SYNTHETIC.items()}
+_OPTIONS |= {name: ["positive"] for name in _CLASSICS}
+
+
+def _classic(name: str, positive: str | None = None) -> Dataset:
+    """A data set that scikit-learn brings; diabetes with its features as they were measured."""
+    require_packages(f"the data set {name!r}", "sklearn")
+    from sklearn import datasets
+
+    from torchperc.data.datasets import Dataset
+
+    about: dict[str, Any] = {"name": name, "image_shape": (8, 8) if name == "digits" else None}
+    if name == "diabetes":
+        found = datasets.load_diabetes(scaled=False)
+        about |= {"task": "regression", "target": "progression"}
+    else:
+        found = getattr(datasets, f"load_{name.replace('-', '_')}")()
+        found.target = found.target_names.astype(str)[found.target]
+    made = Dataset.of(found.data, found.target, names=found.feature_names, **about)
+    return made if positive is None else made.against_rest(positive)
+
+
+def _generated(name: str, **options: Any) -> Dataset:
+    """A gate, or synthetic data."""
+    from torchperc.data.datasets import Dataset
+
+    X, y = _SYNTHETIC[name](**options) if name in _SYNTHETIC else gate(name, dtype=torch.float64)
+    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
 
 
 def load(source: Any, **options: Any) -> Dataset:
@@ -212,42 +214,26 @@ def load(source: Any, **options: Any) -> Dataset:
         >>> load("diabetes").task, load("diabetes").y[:3].tolist()
         ('regression', [151.0, 75.0, 141.0])
     """
-    known = isinstance(source, str) and (source in SOURCES or is_gate(source))
-    if hasattr(source, "labels") and hasattr(source, "against_rest"):
-        _check_options("data set", options, ())
-        return source  # type: ignore[no-any-return]
-    if not isinstance(source, str | Path | list | tuple) and not is_frame(source):
+    name, make = source if isinstance(source, str) else "", partial[Any](read, source)
+    known = ["target", *inspect.signature(ReadOptions).parameters]
+    if hasattr(source, "against_rest"):
+        make, known = partial(lambda: source), []
+    elif name in _OPTIONS or is_gate(name):
+        task, own = options.pop("task", None), TASKS[name == "diabetes"]
+        if task not in (None, own):
+            why = f" is not possible with source {name!r}, which is for {own}; leave it out"
+            raise ParameterError(Option("task", task), why)
+        make, known = partial(_classic if name in _CLASSICS else _generated, name), _OPTIONS.get(name, [])
+    elif not isinstance(source, str | Path | list | tuple) and not is_frame(source):
         raise TypeError(f"source must be a name, a path or a data frame, found {type(source).__name__} {source!r}")
-    is_path = not isinstance(source, str) or any(format_by_name(source)) or is_pattern(source) or Path(source).is_file()
-    if not known and is_path:
-        arguments = inspect.signature(ReadOptions).parameters
-        _check_options("data frame" if is_frame(source) else source, options, ["target", *arguments])
-        return read(source, **options)
-    if not known:
+    elif name and not (any(format_by_name(name)) or is_pattern(name) or Path(name).is_file()):
         choice = f"is unknown; choose one of {', '.join(SOURCES)}"
-        what = "is a folder; name a table in it" if Path(source).is_dir() else choice
-        raise ValueError(f"source={source!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
-    task, own = options.pop("task", None), TASKS[source == "diabetes"]
-    if task not in (None, own):
-        why = f" is not possible with source {source!r}, which is for {own}; leave it out"
-        raise ParameterError(Option("task", task), why)
-    if source in _CLASSICS:
-        _check_options(source, options, ("positive",))
-        return _classic(source, **options)
-    from torchperc.data.datasets import Dataset
-
-    make = _SYNTHETIC.get(source, lambda: gate(source, dtype=torch.float64))
-    _check_options(source, options, tuple(inspect.signature(make).parameters))
-    X, y = make(**options)
-    name = source.upper() if source.upper() in GATES else source.lower()
-    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
-
-
-def _check_options(source: object, options: dict[str, Any], known: Sequence[str]) -> None:
-    for option, value in options.items():
-        if option not in known:
-            why = f" is not an option of source {str(source)!r}; it takes {', '.join(known) or 'none'}"
-            raise ParameterError(Option(option, value), why)
+        what = "is a folder; name a table in it" if Path(name).is_dir() else choice
+        raise ValueError(f"source={name!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
+    if strange := [option for option in options if option not in known]:
+        why = f" is not an option of source {name or type(source).__name__!r}; it takes {', '.join(known) or 'none'}"
+        raise ParameterError(Option(strange[0], options[strange[0]]), why)
+    return make(**options)
 
 
 _BOTH = "play walk watch run cook paint park book visit light"  # nouns and verbs

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torchperc.data.datasets import Dataset
     from torchperc.data.scaling import Scaler
     from torchperc.data.table_encoder import TableEncoder
+    from torchperc.samples.rows import Samples
 else:
     torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
@@ -33,9 +35,8 @@ SCALES = ("none", "minmax", "standard", "maxabs", "auto")
 class PreparedData:
     """A data set with scaled train, validation and test sets.
 
-    What was missing becomes the mean of its feature over the training samples that have it; a feature that none of
-    them has keeps the mean over the source. Then the scaler is fitted on the training set. Data larger than memory are
-    read and written in chunks.
+    What was missing becomes the mean of its feature over the training samples that have it, or 0 if none has. Then the
+    scaler is fitted on the training set. Data larger than memory are read and written in chunks.
 
     Args:
         source: what :func:`~torchperc.data.load` accepts: a name, files, a data frame, or a Dataset.
@@ -71,9 +72,9 @@ class PreparedData:
         self.scale_target = check_choice("scale_target", scale_target, SCALES)
         many = isinstance(source, list | tuple)
         named = [*map(str, source)] if many else str(source) if isinstance(source, str | Path) else None
-        parts, kind = None if split is None else list(split), check_choice("dtype", dtype, DTYPES)
-        self.settings: dict[str, Any] = {"source": named, "options": dict(self.options), "split": parts, "scale": scale}
-        self.settings |= {"seed": seed, "dtype": kind, "task": task, "scale_target": scale_target}
+        self.settings: dict[str, Any] = {"source": named, "options": dict(self.options)}
+        self.settings |= {"split": None if split is None else list(split), "scale": scale, "seed": seed}
+        self.settings |= {"dtype": check_choice("dtype", dtype, DTYPES), "task": task, "scale_target": scale_target}
         if task is not None and self.options.setdefault("task", check_choice("task", task, TASKS)) != task:
             raise ValueError(f"task={task!r} is not that of options, {self.options['task']!r}; drop one")
 
@@ -82,9 +83,6 @@ class PreparedData:
     width = property(lambda self: int(self.dataset.X.shape[1]), doc="The number of features.")
     names = property(lambda self: self.dataset.names, doc="Of the features.")
     classes = property(lambda self: self.dataset.classes, doc="The number of labels; ``None`` for two and for none.")
-    train = property(lambda self: self.parts[0], doc="Scaled samples and labels or targets of the training set.")
-    validation = property(lambda self: self.parts[1], doc="The validation set likewise.")
-    test = property(lambda self: self.parts[2], doc="The test set likewise.")
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -101,106 +99,98 @@ class PreparedData:
         fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(self.source) else (0.6, 0.2, 0.2))
         return split(self.dataset.y, fractions, self.seed, stratify=self.task == "classification")
 
+    @property
+    def _rows(self) -> Samples:
+        """All samples, as they are in memory or in files; not kept, as a chunk of them would be."""
+        from torchperc.samples.mapped import CsrParts, chunked
+        from torchperc.samples.rows import Dense, Sparse
+
+        X = self.dataset.X
+        if isinstance(X, CsrParts | np.memmap):
+            return chunked(X, torch.float64)
+        return Sparse(X) if is_sparse(X) else Dense(X)
+
+    @cached_property
+    def _at_once(self) -> int:
+        """How many scaled samples are held in memory together."""
+        from torchperc.samples.mapped import CHUNK, Chunked
+
+        rows = self._rows
+        if not isinstance(rows, Chunked):
+            return len(rows)
+        size: int = np.dtype(self.settings["dtype"]).itemsize * next(rows.all_parts()).terms
+        return max(1, CHUNK // size)
+
+    def _chunks(self, index: Tensor, means: Tensor | None, scaler: Scaler | None = None) -> Iterator[Any]:
+        """Some samples, in ascending order and imputed and scaled, as many together as memory asks for."""
+        missing, rows = self.dataset.missing_positions, self._rows
+        for numbers in index.split(self._at_once):
+            some: Any = rows.take(numbers).raw()
+            if missing is not None and means is not None:
+                at, columns = missing[torch.isin(missing[:, 0], numbers)].numpy().T.copy()
+                at = np.searchsorted(numbers.numpy(), at)
+                with warnings.catch_warnings(action="ignore"):  # a mean of 0 is no entry of a sparse array
+                    (some if rows.sparse else some.numpy())[at, columns] = means.numpy()[columns]
+            if scaler is not None:
+                some = scaler.transform(some) if len(numbers) else some
+                some = some.astype(self.settings["dtype"], copy=False) if rows.sparse else some.to(self.dtype)
+            yield some
+
     @cached_property
     def _means(self) -> Tensor | None:
-        """The mean of each feature over the training samples that have it, NaN where none has."""
-        from torchperc.data.scaling import in_chunks
-
+        """The mean of each feature over the training samples that have it, 0 where none has."""
         missing, train = self.dataset.missing_positions, self.indices[0]
         if missing is None:
             return None
         absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=self.width)
-        chunks = in_chunks(self._imputed(torch.zeros(self.width, dtype=torch.float64)), train)()
-        return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent)
-
-    def _imputed(self, means: Tensor | None) -> Any:
-        """All samples, unscaled, with missing values replaced; rows that are read in parts if they are many."""
-        from torchperc.samples.mapped import chunked, is_chunked
-
-        X, missing = self.dataset.X, self.dataset.missing_positions
-        if is_chunked(X):
-            X = chunked(X, torch.float64)
-        elif isinstance(X, np.memmap):
-            X = torch.from_numpy(np.array(X)).double()
-        if missing is None or means is None:
-            return X
-        known = missing[~means[missing[:, 1]].isnan()]
-
-        def impute(some: Any, first: int) -> Any:
-            """Some samples with the means at their missing positions."""
-            here = known[(known[:, 0] >= first) & (known[:, 0] < first + some.shape[0])]
-            at, columns = here[:, 0] - first, here[:, 1]
-            if not is_sparse(some):
-                return some.index_put((at, columns), means[columns])
-            from scipy.sparse import csr_array
-
-            places = at.numpy(), columns.numpy()
-            old = some.multiply(csr_array((np.ones(len(at)), places), shape=some.shape))
-            return csr_array(some - old + csr_array((means[columns].numpy(), places), shape=some.shape))
-
-        return _mapped(X, impute, torch.float64)
+        chunks = self._chunks(train, torch.zeros(self.width, dtype=torch.float64))
+        return sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks) / (len(train) - absent).clamp(1)
 
     @cached_property
     def scaler(self) -> Scaler:
         """The scaling, fitted on the training set."""
-        from torchperc.data.scaling import make_scaler
+        from torchperc.data.scaling import Scaler
 
-        sparse = is_sparse(self.dataset.X) or hasattr(self.dataset.X, "pieces")
-        kind = ("maxabs" if sparse else "standard") if self.scale == "auto" else self.scale
-        return make_scaler(kind).fit(self._imputed(self._means), self.indices[0])
+        kind = ("maxabs" if self._rows.sparse else "standard") if self.scale == "auto" else self.scale
+        return Scaler.fit(kind, lambda: self._chunks(self.indices[0], self._means))
 
     @cached_property
     def encoder(self) -> TableEncoder | None:
         """How the columns of the file became features, missing values imputed as in the training set."""
         encoder, means = self.dataset.encoder, self._means
-        if encoder is None or means is None:
-            return encoder
-        known = torch.tensor(encoder.imputed_values or [0.0] * len(means), dtype=torch.float64)
-        return encoder.with_imputed_values(torch.where(means.isnan(), known, means).tolist())
+        return encoder if encoder is None or means is None else encoder.with_imputed_values(means.tolist())
 
     @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
         """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
-        X, y = self.all_samples(), self.dataset.y
-        take = self._on_disk if hasattr(X, "mapped") else lambda X, index: X[index.numpy()]
-        return tuple((take(X, index), self.scaled_target(y[index])) for index in self.indices)
+        return tuple((self._scaled(index), self.scaled_target(self.dataset.y[index])) for index in self.indices)
 
     def all_samples(self) -> Any:
-        """All samples in their order, imputed and scaled: a tensor, a CSR array, or rows that are read in parts."""
+        """All samples in their order, imputed and scaled: a tensor, a CSR array, or data larger than memory."""
+        return self._scaled(torch.arange(len(self.dataset.y)))
 
-        def scale(X: Any, _: int) -> Any:
-            Z = self.scaler.transform(X)
-            return Z.astype(self.settings["dtype"], copy=False) if is_sparse(Z) else Z.to(self.dtype)
-
-        return _mapped(self._imputed(self._means), scale, self.dtype)
-
-    def _on_disk(self, X: Any, index: Tensor) -> Any:
-        """Some rows in files of their own; in memory if they are few."""
-        from torchperc.samples.mapped import CHUNK
-
-        dtype, whole = self.settings["dtype"], self.dataset.X
-        same = len(index) == len(X) and self.scaler.kind == "none" and self.dataset.missing_positions is None
-        if same and isinstance(whole, np.memmap) and whole.dtype == dtype:
-            return whole
-        if np.dtype(dtype).itemsize * len(index) * next(X.all_parts()).terms <= CHUNK:
-            return X.take(index).raw()
-        chunks = (some.raw() for some in X.blocks(index))
-        return mapped(chunks, (len(index), X.n_features), X.sparse, dtype)
+    def _scaled(self, index: Tensor) -> Any:
+        """Some samples imputed and scaled, in files of their own if they are larger than memory."""
+        X, dtype = self.dataset.X, self.settings["dtype"]
+        whole = len(index) == len(self.dataset.y) and self.dataset.missing_positions is None
+        if whole and self.scaler.kind == "none" and isinstance(X, np.memmap) and X.dtype == dtype:
+            return X
+        chunks = self._chunks(index, self._means, self.scaler)
+        few = len(index) <= self._at_once
+        return next(chunks) if few else mapped(chunks, (len(index), self.width), self._rows.sparse, dtype)
 
     @cached_property
     def target_scaler(self) -> Scaler | None:
         """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
-        if self.task == "classification":
-            return None
-        from torchperc.data.scaling import make_scaler
+        from torchperc.data.scaling import Scaler
 
         kind = "standard" if self.scale_target == "auto" else self.scale_target
-        return make_scaler(kind).fit_target(self.dataset.y[self.indices[0]])
+        return None if self.task == "classification" else Scaler.fit(kind, self.dataset.y[self.indices[0]])
 
     @property
     def target_unit(self) -> float:
         """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
-        return 1.0 if self.target_scaler is None else float(self.target_scaler.state()["scale"][0])
+        return 1.0 if self.target_scaler is None else float(self.target_scaler.scale)
 
     def scaled_target(self, y: Tensor) -> Tensor:
         """Targets as ``parts`` has them; labels as they are."""
@@ -220,22 +210,7 @@ class PreparedData:
     @cached_property
     def digest(self) -> str:
         """Of samples, labels and split."""
-        X = self._imputed(None)
-        samples = X if hasattr(X, "mapped") else _as_samples(X)
-        return str(samples.hash(torch.cat([self.dataset.y, *self.indices])))
-
-
-def _as_samples(X: Any) -> Any:
-    from torchperc.samples.rows import Dense, Sparse
-
-    return Sparse(X) if is_sparse(X) else Dense(X)
-
-
-def _mapped(X: Any, change: Callable[[Any, int], Any], dtype: torch.dtype) -> Any:
-    """A function of samples and the number of the first; of rows in parts, called when they are read."""
-    if not hasattr(X, "mapped"):
-        return change(X, 0)
-    return X.mapped(lambda some, first: _as_samples(change(some.raw(), first)), dtype)
+        return str(self._rows.hash(torch.cat([self.dataset.y, *self.indices])))
 
 
 def split(
@@ -259,8 +234,7 @@ def split(
     """
     from torchperc.data.datasets import label_codes
 
-    count = len(y) if hasattr(y, "__len__") and len(np.shape(y)) == 1 else 0
-    if not count:
+    if not (count := len(y) if len(np.shape(y)) == 1 else 0):
         raise ValueError(f"y must be one label per sample, found shape {np.shape(y)}; give at least one sample")
     classes = label_codes(y)[1] if check_bool("stratify", stratify) else torch.zeros(count, dtype=torch.int64)
     three = np.shape(fractions) == (3,)

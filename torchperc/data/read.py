@@ -160,7 +160,7 @@ def _dataset(fit: TableFit | SvmlightFit, kept: _Kept) -> Dataset:
         encoder.feature_names,
         name=fit.path.name,
         encoder=encoder,
-        missing_positions=torch.from_numpy(np.concatenate(missing)) if encoder.missing == "mean" else None,
+        missing_positions=None if encoder.imputed_values is None else torch.from_numpy(np.concatenate(missing)),
         dropped=fit.dropped,
         target=encoder.target,
         inferred_task=fit.inferred_task,

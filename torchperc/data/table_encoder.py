@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +45,9 @@ MAX_LABELS = 2**16  # maximum number of classes
 _PROSE = 5  # words, on average, above which values that are nearly all different are free text
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like typos
 _COMMA = re.compile(r"[+-]?\d+,\d+")
-_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}([ T].*)?")
-_DATE_ORDERS = ("Y-M-D", "Y/M/D", "D.M.Y", "D/M/Y", "M/D/Y")
+_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[ T](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?Z?)?")
 _DATE_PARTS = ("days", "year", "month", "weekday")
-_DIGITS = {"Y": r"(?P<Y>\d{4})", "M": r"(?P<M>\d{1,2})", "D": r"(?P<D>\d{1,2})"}
-_TIME = r"(?:[ T](?P<time>\d{2}:\d{2}(?::\d{2})?)(?:\.\d+)?Z?)?"
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
-
-
-# --- labels -------------------------------------------------------------------------------------------------------
 
 
 def in_order(words: Iterable[str]) -> tuple[str, ...]:
@@ -88,12 +82,15 @@ def is_quantity(labels: Collection[str], rows: int) -> bool:
     return count > 50 and rows < 5 * count and max(values) - min(values) >= count
 
 
-def inferred_task(target: str | None, labels: Collection[str], quantity: bool) -> str:
-    """The task that was inferred, in words; empty where there is no doubt."""
+def infer_task(labels: Collection[str], rows: int, task: str | None, target: str | None = None) -> tuple[bool, str]:
+    """Whether a target is a quantity, and what was inferred, in words; empty where there is no doubt."""
+    if task is not None:
+        return task == "regression", ""
+    quantity = is_quantity(labels, rows)
     if not quantity and (len(labels) <= 20 or not all(map(is_number, labels))):
-        return ""
+        return False, ""
     named, more = "the target" if target is None else f"target {target!r}", "more than " * (len(labels) > MAX_LABELS)
-    return f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
+    return quantity, f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
 
 
 def similar_labels(labels: Sequence[str]) -> str:
@@ -115,29 +112,22 @@ def similar_labels(labels: Sequence[str]) -> str:
     return f"labels that may be the same: {', '.join(pairs)}" if pairs else ""
 
 
-# --- columns ------------------------------------------------------------------------------------------------------
-
-
-def date_values(text: str, order: str) -> tuple[float, ...]:
+def date_values(text: str) -> tuple[float, ...]:
     """Days since 1970, year, month and weekday (1 is Monday) of a date, maybe with a time; NaN for what is no date.
 
     Example:
-        >>> date_values("31.01.2024 12:00", "D.M.Y")
-        (19753.5, 2024, 1, 3)
+        >>> date_values("31.01.2024 12:00") == date_values("2024-01-31 12:00") == date_values("2024/1/31T12:00")
+        True
+        >>> date_values("31.01.2024 12:00"), date_values("01/31/2024")[0]
+        ((19753.5, 2024, 1, 3), nan)
     """
-    pattern = "".join(_DIGITS.get(sign, re.escape(sign)) for sign in order) + _TIME
-    with suppress(ValueError):  # no day of any calendar
-        if match := re.fullmatch(pattern, text):
-            day = f"{match['Y']}-{match['M']:>02}-{match['D']:>02} {match['time'] or '00:00'}"
-            when = datetime.fromisoformat(day)
+    if match := _DATE.fullmatch(text):
+        first, mark, month, last, time = match.groups()
+        year, day = (last, first) if mark == "." else (first, last)
+        with suppress(ValueError):  # no day of any calendar
+            when = datetime.fromisoformat(f"{year:>04}-{month:>02}-{day:>02} {time or '00:00'}")
             return (when - datetime(1970, 1, 1)) / timedelta(days=1), when.year, when.month, when.isoweekday()
     return (math.nan,) * len(_DATE_PARTS)
-
-
-def date_orders(texts: Collection[str]) -> list[str]:
-    """The orders of day, month and year in which all of some texts are dates."""
-    possible = _DATE_ORDERS if texts and all(map(_DATE.fullmatch, texts)) else ()
-    return [order for order in possible if not any(math.isnan(date_values(text, order)[0]) for text in texts)]
 
 
 @dataclass(frozen=True)
@@ -148,13 +138,12 @@ class Column:
         name: as in the header, or the position from 1 in a table without one.
         levels: of a category, in the order of its features; ``None`` for others.
         vocabulary: of text; ``None`` for others.
-        date: the order of year, month and day as they are written, such as ``"D.M.Y"``, then the features it becomes
-            (``"days"``, ``"year"``, ``"month"``, ``"weekday"``); ``None`` for others.
+        date: what of a date are features (``"days"``, ``"year"``, ``"month"``, ``"weekday"``); ``None`` for others.
 
     Example:
         >>> Column("colour", ("green", "red")).features
         ('colour=green', 'colour=red')
-        >>> Column("born", date=("Y-M-D", "days", "month")).features
+        >>> Column("born", date=("days", "month")).features
         ('born (days)', 'born (month)')
     """
 
@@ -169,7 +158,7 @@ class Column:
         if self.vocabulary is not None:
             return tuple(f"{self.name}: {word}" for word in self.vocabulary.words)
         if self.date is not None:
-            return tuple(f"{self.name} ({part})" for part in self.date[1:])
+            return tuple(f"{self.name} ({part})" for part in self.date)
         return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
 
     @property
@@ -177,22 +166,19 @@ class Column:
         """What a file is asked for: "number", or "words"."""
         return "number" if self.levels is None and self.vocabulary is None and self.date is None else "words"
 
-    def values(self, words: Sequence[str]) -> Any:
-        """The features (N, k) of some words, NaN where a word is unknown; of text a CSR array."""
+    def values(self, words: Sequence[str], unknown: str = "error") -> Any:
+        """The features (N, k) of some words, NaN where a word is missing or unknown; of text a CSR array."""
         if self.vocabulary is not None:
             return self.vocabulary.features(words)
         if self.date is not None:
-            parts = np.array([date_values(word, self.date[0]) for word in words])
-            return parts[:, [_DATE_PARTS.index(part) for part in self.date[1:]]]
+            chosen = [_DATE_PARTS.index(part) for part in self.date]
+            return np.array([date_values(word) for word in words])[:, chosen]
         if self.levels is None:
             return np.array([[float(word) if is_finite(word) else math.nan] for word in words])
-        known = {level: k for k, level in enumerate(self.levels)}
-        at = np.array([known.get(word, -1) for word in words])[:, None]
-        return np.where(at < 0, math.nan, at == np.arange(len(known)))
-
-    def encode(self, cells: Cells) -> Any:
-        """The features (N, k) of some rows, NaN where a value is missing or unknown; of text a CSR array."""
-        return self.values((*cells.levels, ""))[cells.codes] if isinstance(cells, Words) else cells[:, None]
+        count = len(self.levels)
+        known = {level: k for k, level in enumerate(self.levels)} | {"": -1}
+        at = np.array([known.get(word, -1 if unknown == "error" else count) for word in words])[:, None]
+        return np.where(at < 0, math.nan, at == np.arange(count))
 
 
 @dataclass(frozen=True)
@@ -207,8 +193,7 @@ class TableEncoder:
         columns: of the features, in the order of the file, without the target.
         target: the name of the target, if the file has one.
         labels: in the order of their codes; none if the target is a quantity.
-        missing: what was done about missing values: ``"error"``, ``"drop"`` or ``"mean"``.
-        imputed_values: with ``"mean"``, what a missing value becomes, one number per feature.
+        imputed_values: what a missing value becomes, one number per feature; ``None``: it is an error.
         n_columns: how many columns the file had, where they have no names and go by position; ``None``: by name.
         indices: of numbered features, the number of the first (0 or 1) and how many there are.
         options: how the file was read.
@@ -226,7 +211,6 @@ class TableEncoder:
     columns: tuple[Column, ...]
     target: str | None
     labels: tuple[str, ...]
-    missing: str = "error"
     imputed_values: tuple[float, ...] | None = None
     n_columns: int | None = None
     indices: tuple[int, int] | None = None
@@ -275,44 +259,37 @@ class TableEncoder:
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, gaps, wrong, blocks = self.imputed_values, False, False, []
-        out = np.empty((batch.n_rows, self.n_features)) if out is None and not self.text_columns else out
-        for column, position, those in zip(self.columns, positions, pairwise(self._ends), strict=True):
-            block, absent = column.encode(batch.columns[position]), missing_in(batch.columns[position])
-            gaps |= bool(absent.any())
-            if column.vocabulary is None and not np.isfinite(block[:, 0]).all():
-                bad = ~(np.isfinite(block[:, 0]) | absent)
-                if column.levels is not None and unknown == "ignore":
-                    block[bad] = bad[:] = 0
-                wrong |= bool(bad.any())
-            if out is None:
-                blocks.append(block)
-            else:
-                out[:, slice(*those)] = block
-        if wrong or (gaps and means is None):
-            raise self._first_unknown(table, positions, unknown)
-        if out is not None:
-            found = np.argwhere(np.isnan(out) if gaps else np.empty((0, 2)))
-            out[tuple(found.T)] = np.array(means)[found[:, 1]] if len(found) else 0
-            return out, found
+        means, blocks, missing = self.imputed_values, [], [np.empty((0, 2), np.int64)]
+        for column, position, (first, last) in zip(self.columns, positions, pairwise(self._ends), strict=True):
+            cells, absent = batch.columns[position], missing_in(batch.columns[position])
+            block = (
+                column.values((*cells.levels, ""), unknown)[cells.codes] if isinstance(cells, Words) else cells[:, None]
+            )
+            known = ~absent if column.vocabulary is not None else np.isfinite(block[:, 0])
+            if not (known if means is None else known | absent).all():
+                raise self._first_unknown(table, positions, unknown)
+            if column.vocabulary is None and absent.any():
+                block = np.where(absent[:, None], np.array(means)[first:last], block)
+                rows = np.flatnonzero(absent)
+                missing.append(np.stack([np.repeat(rows, last - first), np.tile(range(first, last), len(rows))], 1))
+            blocks.append(block)
+        found = np.concatenate(missing)
+        found = found[np.lexsort(found.T[::-1])]  # row by row
+        if not self.text_columns:
+            return np.concatenate(blocks, 1, out=out), found
         from scipy.sparse import csr_array, hstack
 
-        made = csr_array(hstack([csr_array(block) for block in blocks], format="csr"))
-        entries = np.flatnonzero(np.isnan(made.data))
-        found = np.stack([np.searchsorted(made.indptr, entries, side="right") - 1, made.indices[entries]], 1)
-        made.data[entries] = np.array(means)[found[:, 1]] if len(found) else 0
-        return made, found.astype(np.int64)
+        return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
 
     def _first_unknown(self, table: Table, positions: Sequence[int], unknown: str) -> ValueError:
         """The error for the first cell of a table that cannot be encoded."""
         columns = dict(zip(positions, self.columns, strict=True))
 
         def is_wrong(position: int, cell: str) -> bool:
-            column = columns[position]
             if not cell:
                 return self.imputed_values is None
-            free = column.vocabulary is not None or (column.levels is not None and unknown == "ignore")
-            return not free and bool(np.isnan(column.values([word(cell)])).any())
+            values = columns[position].values([word(cell)], unknown)
+            return columns[position].vocabulary is None and bool(np.isnan(values).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -329,10 +306,8 @@ class TableEncoder:
         """Codes of labels, −1/+1 for two, 0 … K−1 for K; without labels the numbers."""
         if not isinstance(cells, Words):
             return cells  # type: ignore[no-any-return]
-        if not self.labels:
-            return cells.look_up([*map(float, cells.levels)], math.nan)
         codes = codes_of(self.labels)
-        return cells.look_up([codes.get(level, 0) for level in cells.levels], 0)
+        return cells.look_up([codes.get(level, 0) if codes else float(level) for level in cells.levels], 0)
 
     def transform(self, X: Any, unknown: str = "error") -> Any:
         """Features (N, d) of a data frame or a list of dicts, columns found by name: a tensor, with text a CSR array.
@@ -349,19 +324,19 @@ class TableEncoder:
     def find_columns(self, table: Table) -> tuple[list[int], int | None]:
         """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
         table.na = tuple(self.options.na)
-        wanted, names, count = [column.name for column in self.columns], table.names, self.n_columns
-        if count is not None:
-            positions, name = [int(name) - 1 for name in wanted], self.target
-            target = None if name is None else int(name) - 1 if name.isdigit() else count - 1  # behind X in an archive
-            if len(names) == count:
-                return positions, target
-            if target is not None and len(names) + 1 == count:
-                return [j - (j > target) for j in positions], None
-            without = "" if target is None else f", or {count - 1} without that of the labels"
-            why = f"has {len(names)} columns where training had {count}{without}; columns without names go by position"
-            raise ValueError(f"{table.path} {why}")
-        there = [self.target] if self.target in names else []
-        if wrong := [name for name in (*wanted, *there) if names.count(name) != 1]:
+        names: Sequence[str] = table.names
+        if self.n_columns is not None:
+            every = [str(j + 1) for j in range(self.n_columns)]
+            every[-1] = every[-1] if self.target in every else str(self.target)  # behind X in an archive
+            without = [name for name in every if name != self.target]
+            if len(names) not in (len(every), len(without)):
+                had = f"training had {len(every)}, or {len(without)} without that of the labels"
+                raise ValueError(
+                    f"{table.path} has {len(names)} columns where {had}; without names they go by position"
+                )
+            names = every if len(names) == len(every) else without
+        wanted, there = [column.name for column in self.columns], [self.target] * (self.target in names)
+        if wrong := [str(name) for name in (*wanted, *there) if names.count(name) != 1]:
             lacks = f"has no column {listed(wrong)}, which training had, or several of that name"
             raise ValueError(f"{table.path} {lacks}; it has {listed(names) if table.named else 'no names'}")
         return [names.index(name) for name in wanted], names.index(there[0]) if there else None
@@ -369,31 +344,25 @@ class TableEncoder:
     def impute(self, X: Data) -> Any:
         """Dense features (N, d) with ``imputed_values`` in the place of NaN; without them NaN is an error."""
         given = torch.as_tensor(X, dtype=torch.float64)
-        absent = given.isnan()
-        if not absent.any():
-            return given
-        if self.imputed_values is None:
-            row, feature = absent.nonzero()[0].tolist()
+        if self.imputed_values is not None:
+            return torch.where(given.isnan(), torch.tensor(self.imputed_values, dtype=torch.float64), given)
+        for row, feature in given.isnan().nonzero()[:1].tolist():
             at = f"X[{row}, {feature}] ({self.feature_names[feature]!r}) is missing; fill it in, or train with "
             raise ParameterError(at, _MEAN)
-        return torch.where(absent, torch.tensor(self.imputed_values, dtype=torch.float64), given)
+        return given
 
     def with_imputed_values(self, means: Data) -> TableEncoder:
         """The same with other numbers (d,) for missing values, such as the means over the training set.
 
         A missing text has no words, so these features stay 0.
         """
-        text = np.repeat([column.vocabulary is not None for column in self.columns], np.diff(self._ends))
-        values = np.array(means, np.float64).reshape(-1)
-        return replace(
-            self, imputed_values=tuple((np.where(text, 0, values) if len(values) == len(text) else values).tolist())
-        )
+        text = chain((column.vocabulary is not None for column in self.columns for _ in column.features), repeat(False))
+        values = tuple(0.0 if is_text else float(mean) for mean, is_text in zip(means, text, strict=False))
+        return replace(self, imputed_values=values)
 
     def to_json(self) -> dict[str, Any]:
         """Everything about it as plain types; :meth:`from_json` is the inverse."""
-        state = asdict(self)
-        columns = [{name: value for name, value in column.items() if value is not None} for column in state["columns"]]
-        return {**state, "columns": columns, "options": self.options.to_json()}
+        return asdict(self) | {"options": self.options.to_json()}
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> TableEncoder:
@@ -405,7 +374,7 @@ class TableEncoder:
         try:
             columns = [plain(each) for each in state["columns"]]
             for each in columns:
-                each |= {"vocabulary": Vocabulary(**plain(each["vocabulary"]))} if "vocabulary" in each else {}
+                each["vocabulary"] = each["vocabulary"] and Vocabulary(**plain(each["vocabulary"]))
             made = {"columns": tuple(Column(**each) for each in columns), "options": ReadOptions(**state["options"])}
             return cls(**plain(state) | made)
         except (KeyError, TypeError, AttributeError) as error:
@@ -421,9 +390,6 @@ def as_samples(X: Any) -> Any:
     return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
-# --- learning what columns are ------------------------------------------------------------------------------------
-
-
 class Fit:
     """What the rows of files say: the encoder, and what a reader of the results should know."""
 
@@ -436,76 +402,70 @@ class Fit:
 
     def _infer_task(self, where: str, target: str | None, labels: Collection[str], task: str | None) -> tuple[str, ...]:
         """The labels in order, none if the target is a quantity: as was said, or else by its values."""
-        quantity = is_quantity(labels, self.rows) if task is None else task == "regression"
+        quantity, self.inferred_task = infer_task(labels, self.rows, task, target)
         if len(labels) < 2:
             found = f"one {'value' if quantity else 'label'} only: {next(iter(labels))!r}"
             raise ValueError(f"{where} has {found}; at least two are required, so name another target")
         if not quantity and len(labels) > (FEW if task is None else MAX_LABELS) and 2 * len(labels) > self.rows:
             found = f"has {len(labels)} different labels in {self.rows} rows"
             raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: name classes as the target")
-        self.inferred_task = "" if task else inferred_task(target, labels, quantity)
         return () if quantity else in_order(labels)
 
 
-@dataclass
-class _ColumnFit:
-    """What the cells of one column say about it."""
+class _Cells:
+    """What the cells of one column say about it; ``option`` names it, or is "target"."""
 
-    option: str | None  # that names the column, or "target"
-    most: float  # levels that are counted
-    numbers: int = 0
-    others: int = 0  # values that are no finite numbers
-    missing: int = 0
-    levels: Counter[str] = field(default_factory=Counter)  # of numbers, the smallest and the largest of each batch
-    total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
-    counts: Counts = field(default_factory=Counts)  # of the n-grams of a text, instead of levels
-    counting: float | None = math.nan  # the last number, if the column counts the rows
+    def __init__(self, option: str | None, options: ReadOptions) -> None:
+        few = option == "target" and options.task is None
+        self.most = LEVELS if option is None else MAX_LABELS if few else math.inf  # levels that are counted
+        self.option, self.summed = option, options.missing == "mean"
+        self.rows = self.missing = self.others = 0  # others: values that are no finite numbers
+        self.levels = Counter[str]()  # of a target of numbers, the smallest and the largest of each batch
+        self.total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
+        self.texts = Counts()  # of the n-grams of a text, instead of levels
+        self.last: float | None = math.nan  # number of a column that counts the rows
 
-    def is_identifier(self, rows: int) -> bool:
-        """Whether it has words, and too many different ones for a category."""
-        different = len(self.levels)
-        return self.numbers < self.others and different > (LEVELS if 2 * different <= rows else FEW)
+    def add(self, cells: Cells, rows: int) -> None:
+        """Learn from some rows."""
+        absent = missing_in(cells)
+        self.rows, self.missing = self.rows + rows, self.missing + int(np.count_nonzero(absent))
+        if isinstance(cells, Words):
+            counts = np.bincount(cells.codes[~absent], minlength=len(cells.levels)).tolist()
+            found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
+            self.others += sum(count for level, count in found.items() if not is_finite(level))
+            if self.option in ("text", "prose"):
+                self.texts.add(found)
+            elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
+                self.levels.update(found)
+        elif not absent.all():
+            self.others += int(np.count_nonzero(np.isinf(cells)))
+            if self.summed:
+                self.total += np.nansum(cells, dtype=np.longdouble)
+            if self.option == "target":
+                self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
+            if self.last is not None:
+                before = cells[0] - 1 if math.isnan(self.last) and cells[0] in (0, 1) else self.last
+                self.last = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
 
-    def is_prose(self, rows: int) -> bool:
-        """Whether its values are long as well, and no option says what they are."""
-        words = sum(len(level.split()) for level in self.levels)
-        return self.option is None and self.is_identifier(rows) and words > _PROSE * len(self.levels)
+    @property
+    def numbers(self) -> int:
+        """How many finite numbers there are."""
+        return self.rows - self.missing - self.others
 
-    def add_numbers(self, cells: Array, summed: bool) -> None:
-        """Learn from numbers: their sum if that is needed, and the ends of a target."""
-        missing, infinite = int(np.count_nonzero(np.isnan(cells))), int(np.count_nonzero(np.isinf(cells)))
-        self.missing, self.others = self.missing + missing, self.others + infinite
-        self.numbers += len(cells) - missing - infinite
-        if summed:
-            self.total += np.nansum(cells, dtype=np.longdouble)
-        if self.option == "target" and missing < len(cells):
-            self.levels.update(map(shortest, (float(np.nanmin(cells)), float(np.nanmax(cells)))))
-        if self.counting is not None and len(cells):
-            before = cells[0] - 1 if math.isnan(self.counting) and cells[0] in (0, 1) else self.counting
-            self.counting = float(cells[-1]) if (np.diff(cells, prepend=before) == 1).all() else None
-
-    def add_words(self, cells: Words) -> None:
-        """Learn from words, of which some are numbers."""
-        missing, *counts = np.bincount(cells.codes + 1, minlength=len(cells.levels) + 1).tolist()
-        found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
-        numbers = sum(count for level, count in found.items() if is_finite(level))
-        self.missing, self.numbers = self.missing + missing, self.numbers + numbers
-        self.others += sum(found.values()) - numbers
-        if self.option in ("text", "prose"):
-            self.counts.add(found)
-        elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
-            self.levels.update(found)
+    def is_identifier(self, prose: bool = False) -> bool:
+        """Whether it has words, and too many different ones for a category; and if they are long, for prose."""
+        different, words = len(self.levels), sum(len(level.split()) for level in self.levels)
+        many = different > (LEVELS if 2 * different <= self.rows else FEW)
+        return self.numbers < self.others and many and (not prose or words > _PROSE * different)
 
     def means(self, column: Column) -> list[float]:
         """The mean of each feature over the rows that have it; a missing text has no words."""
         if column.kind == "number":
             return [float(self.total / max(1, self.numbers))]
-        if column.levels is not None:
-            return [self.levels[level] / self.levels.total() for level in column.levels]
         if column.vocabulary is not None:
             return [0.0] * len(column.features)
-        means: list[float] = np.average(column.values([*self.levels]), 0, [*self.levels.values()]).tolist()
-        return means
+        values = column.values([*self.levels])
+        return np.average(values, 0, [*self.levels.values()]).tolist()  # type: ignore[no-any-return]
 
 
 class TableFit(Fit):
@@ -519,7 +479,22 @@ class TableFit(Fit):
         self.wanted[self.target] = "number" if options.task == "regression" else "words"
         while not self._read(keep):
             pass
-        self.encoder = self._fitted()
+        if not self.rows:
+            every = f"a missing value in every one of its {self.dropped} rows"
+            raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
+        counts = {table.names[j]: self.seen[j].missing for j in self.features}
+        self.missing = ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
+        found = [self._check_missing(), *map(self._column, self.features), self._check_target()]
+        if problems := [each for each in found if isinstance(each, ParameterError)]:
+            raise _as_one(problems)
+        columns = tuple(each for each in found if isinstance(each, Column))
+        means = [mean for j, each in zip(self.features, columns, strict=True) for mean in self.seen[j].means(each)]
+        name, width = table.names[self.target], None if table.named else len(table.names)
+        where, levels = f"{self.path}, column {name!r}", self.seen[self.target].levels
+        labels = self._infer_task(where, name, levels, options.task)
+        how = options.of_new_files(decimal="," if table.decimal == "," else None)
+        imputed = tuple(means) if options.missing == "mean" else None
+        self.encoder = TableEncoder(columns, name, labels, imputed, width, options=how)
         self.notes = tuple(self._notes())
 
     def _choose_columns(self, target: str | None) -> None:
@@ -559,8 +534,7 @@ class TableFit(Fit):
 
     def _read(self, keep: Callable[[Any], None]) -> bool:
         """Learn from all rows; False if a column turns out to be words instead of numbers, or free text."""
-        most = {None: LEVELS, "target": math.inf if self.options.task else MAX_LABELS}
-        self.seen = {j: _ColumnFit(option := self.named.get(j), most.get(option, math.inf)) for j in self.wanted}
+        self.seen = {j: _Cells(self.named.get(j), self.options) for j in self.wanted}
         self.rows = self.dropped = 0
         keep(None)
         for given in self.table.batches(self.wanted):
@@ -572,39 +546,11 @@ class TableFit(Fit):
             self.dropped += given.n_rows - batch.n_rows
             self.rows += batch.n_rows
             for j, cells in batch.columns.items():
-                if isinstance(cells, Words):
-                    self.seen[j].add_words(cells)
-                else:
-                    self.seen[j].add_numbers(cells, self.options.missing == "mean")
+                self.seen[j].add(cells, batch.n_rows)
             keep(batch)
-        prose = [j for j in self.features if self.seen[j].is_prose(self.rows)]
+        prose = [j for j in self.features if self.seen[j].option is None and self.seen[j].is_identifier(prose=True)]
         self.named.update(dict.fromkeys(prose, "prose"))
         return not prose
-
-    def _fitted(self) -> TableEncoder:
-        """The encoder; all that is wrong with the table is one error."""
-        names, options, problems, columns = self.table.names, self.options, list[ParameterError](), list[Column]()
-        if not self.rows:
-            every = f"a missing value in every one of its {self.dropped} rows"
-            raise ValueError(f"{self.path} has {every if self.dropped else 'a header but no rows of data'}")
-        for found in (self._check_missing(), *map(self._column, self.features), self._check_target()):
-            if isinstance(found, Column):
-                columns.append(found)
-            elif found is not None:
-                problems.append(found)
-        if problems:
-            raise _as_one(problems)
-        name = names[self.target]
-        means = [self.seen[j].means(column) for j, column in zip(self.features, columns, strict=True)]
-        return TableEncoder(
-            tuple(columns),
-            name,
-            self._infer_task(f"{self.path}, column {name!r}", name, self.seen[self.target].levels, options.task),
-            options.missing,
-            tuple(value for each in means for value in each) if options.missing == "mean" else None,
-            n_columns=None if self.table.named else len(names),
-            options=options.of_new_files(decimal="," if self.table.decimal == "," else None),
-        )
 
     def _check_missing(self) -> ParameterError | None:
         """The error for missing values that are not to be imputed; it names the place of the first."""
@@ -614,36 +560,32 @@ class TableFit(Fit):
         at, _, j = self.table.locate(sorted(wanted), lambda _, cell: not cell)
         if j == self.target:
             return ParameterError(f"{at}the target is missing", "; fill it in, or drop such rows with ", _DROP)
-        what = f"{at}the value is missing (in all: {self._missing_counts()})"
+        what = f"{at}the value is missing (in all: {self.missing})"
         return ParameterError(what, "; correct it, impute means with ", _MEAN, ", or drop such rows with ", _DROP)
-
-    def _missing_counts(self) -> str:
-        """How many values are missing in which columns."""
-        counts = {self.table.names[j]: self.seen[j].missing for j in self.features}
-        return ", ".join(f"{count:,} in {name!r}" for name, count in counts.items() if count)
 
     def _column(self, j: int) -> Column | ParameterError:
         """What a column is; an error if only the user can say."""
         seen, name, levels = self.seen[j], self.table.names[j], self.seen[j].levels
-        where, ignored, category = f"{self.path}, column {name!r} ", Option("ignore", name), Option("categories", name)
-        text = Option("text", name)
-        if not seen.numbers + seen.others:
+        where = f"{self.path}, column {name!r} "
+        ignored, category, text = (Option(each, name) for each in ("ignore", "categories", "text"))
+        if seen.missing == self.rows:
             return ParameterError(f"{where}has no values at all", "; ignore it (", ignored, ")")
+        if seen.option in ("text", "prose"):
+            return Column(name, vocabulary=seen.texts.vocabulary())
+        if not seen.others and seen.option is None:
+            return Column(name)
         if seen.option == "categories":
             return Column(name, in_order(levels))
-        if not seen.others:
-            what = f"{where}holds numbers, no text"
-            return ParameterError(what, "; leave out ", text) if seen.option == "text" else Column(name)
-        if seen.option in ("text", "prose"):
-            return Column(name, vocabulary=seen.counts.vocabulary())
-        for order in orders if len(orders := date_orders(levels)) == 1 else ():
-            vary = np.ptp([date_values(level, order) for level in levels], 0) > 0
-            parts = [part for part, varies in zip(_DATE_PARTS, vary, strict=True) if varies]
-            return Column(name, date=(order, *(parts or ["days"])))
-        if orders:
-            advice = "; write 2024-01-31, or ignore it (", ignored, ")"
-            return ParameterError(f"{where}has dates with the day or the month first", *advice)
-        if seen.is_identifier(self.rows):
+        if levels and all(map(_DATE.fullmatch, levels)):
+            values = np.array([date_values(level) for level in levels])
+            if np.isfinite(values).all():
+                varying = np.ptp(values, 0) > 0
+                parts = tuple(part for part, varies in zip(_DATE_PARTS, varying, strict=True) if varies)
+                return Column(name, date=parts or _DATE_PARTS[:1])
+            if all("/" in level for level in levels):
+                what = f"{where}has dates with the day or the month first"
+                return ParameterError(what, "; write 2024-01-31, or ignore it (", ignored, ")")
+        if seen.is_identifier():
             some = [value if len(value) <= 60 else f"{value[:60]}…" for value in [*levels][:3]]
             count = len(levels) if len(levels) <= LEVELS else f"more than {LEVELS}"
             what = f"{where}has {count} different values in {self.rows} rows, such as {listed(some)}"
@@ -678,20 +620,19 @@ class TableFit(Fit):
     def _notes(self) -> Iterator[str]:
         """What was recognised, and what a reader of the results should know about the table."""
         yield from self.table.notes
-        if self._missing_counts():
-            yield f"missing values imputed: {self._missing_counts()}"
+        if self.missing:
+            yield f"missing values imputed: {self.missing}"
         for j, column in zip(self.features, self.encoder.columns, strict=True):
-            name = f"column {column.name!r}"
+            name, number = f"column {column.name!r}", column.kind == "number"
             if column.date is not None:
-                yield f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)"
+                yield f"{name} is a date; its features are {', '.join(column.date)} (days since 1970)"
             elif self.named.get(j) == "prose":
                 yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
-            elif column.kind == "number" and self.seen[j].counting is not None and self.rows > 2:
+            elif number and self.seen[j].last is not None and self.rows > 2:
                 yield f"{name} counts the rows; ignore it if it is an identifier"
-            elif column.kind == "number" and j in self.table.zero_padded:
+            elif number and j in self.table.zero_padded:
                 yield f"{name} has numbers with leading zeros; make it a category if they are codes"
-        if alike := similar_labels(self.encoder.labels):
-            yield alike
+        yield from filter(None, [similar_labels(self.encoder.labels)])
 
     def batches(self) -> Iterator[TableBatch]:
         """The rows that count, read again."""

@@ -17,7 +17,7 @@ from torchperc._files import LOCK, FolderInUseError, atomic_path, locked_folder
 from torchperc.data.example_data import is_gate
 from torchperc.data.prepared_data import PreparedData
 from torchperc.data.read import is_frame
-from torchperc.data.table_encoder import TASKS, inferred_task, is_quantity
+from torchperc.data.table_encoder import TASKS, infer_task
 from torchperc.data.table_files import word
 from torchperc.reports.results import is_run
 
@@ -146,10 +146,9 @@ def _dataset(X: Any, y: Any, task: str | None, positive: str | None) -> Dataset:
 
     values = np.asarray(y)
     different = {word(str(value)) for value in (values if values.dtype == object else np.unique(values)).tolist()}
-    quantity = is_quantity(different, values.size) if task is None else task == "regression"
+    quantity, said = infer_task(different, values.size, task)
     X = np.array(X, order="C") if isinstance(X, np.ndarray) else X  # of one feature, strides may be any
     made = Dataset.of(X, y, task=task or TASKS[quantity], name="data")
-    said = "" if task else inferred_task(None, different, quantity)
     return replace(made if positive is None else made.against_rest(positive), inferred_task=said)
 
 

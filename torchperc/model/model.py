@@ -132,8 +132,6 @@ class FittedModel(nn.Module):
         sizes = {"names": (self.names, self.width), "labels": (self.labels, classes), "encoding": (encoded, self.width)}
         for name, needed in (("scaler", self.width), ("target_scaler", target)):
             scaler = getattr(self, name)
-            if scaler is not None and scaler.shift is None:
-                raise ValueError(f"{name}={type(scaler).__name__}() is not fitted; give the one of the training")
             sizes[name] = (scaler and scaler.shift, needed)
         for name, (part, needed) in sizes.items():
             if part is not None and len(part) != needed:

@@ -136,13 +136,6 @@ class Chunked(Samples):
 
         return Sparse(csr_array(vstack(parts, format="csr"))[place.numpy()])
 
-    def mapped(self, change: Callable[[Samples, int], Samples], dtype: torch.dtype) -> Chunked:
-        """Return lazily changed samples: ``change(chunk, number of its first sample)`` when a chunk is read."""
-        bounds = self.bounds.tolist()
-        made = Chunked(bounds, lambda number: change(self._load(number), bounds[number]), self, self._release)
-        made.dtype = dtype
-        return made
-
 
 def is_chunked(X: object) -> bool:
     """Return whether samples are read in chunks."""
