@@ -164,7 +164,7 @@ class FittedModel(nn.Module):
         Example:
             >>> import torchperc as tp
             >>> FittedModel.of(tp.Perceptron(1), "logistic").outputs([[3.0]])
-            Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
+            Outputs(scores=tensor([0.]), label=tensor([1]), probabilities=tensor([[0.5000, 0.5000]]))
         """
         return self.answers(scores_of(self.net, self._scaled_features(self._by_name(X))))
 
@@ -178,7 +178,7 @@ class FittedModel(nn.Module):
         Example:
             >>> import torchperc as tp
             >>> FittedModel.of(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
-            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
+            (tensor([0.]), tensor([1]), tensor([[0.5000, 0.5000]]))
         """
         filled = torch.where(X.isnan(), self.means, X.double())
         said = self.answers(self.net(self._scaled(filled).to(self.dtype)))
