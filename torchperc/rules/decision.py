@@ -35,6 +35,9 @@ class PerceptronRule(NamedTuple):
     tie: str = "update"
     margin: float = 0.0
 
+    shrinks = counts = False  # see torchperc.rules.family.Rule
+    bounds_updates = True
+
     @classmethod
     def checked(cls, tie: str, margin: float) -> PerceptronRule:
         """Return the rule if tie and margin go together."""
@@ -48,6 +51,14 @@ class PerceptronRule(NamedTuple):
     def code(self) -> int:
         """The tie as compiled loops know it."""
         return TIES.index(self.tie)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rule as plain data."""
+        return self._asdict()
+
+    def bound(self, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
+        """Return the mistake bound (R² + 2·margin/η)/γ²."""
+        return (squared_radius + 2 * self.margin / lr) / gamma**2
 
 
 def predicted_as(scores: Any, label: int, tie: int, margin: float, error: float) -> int:

@@ -50,6 +50,8 @@ class Mistakes(NamedTuple):
     coef: Array
     predicted: Array
 
+    entry = Mistake
+
     @classmethod
     def of(cls, entries: Sequence[Mistake]) -> Mistakes:
         """Return columns from single mistakes."""
@@ -63,15 +65,15 @@ class Mistakes(NamedTuple):
         """Return the mistakes of several parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+        return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
 
     def rows(self) -> Iterator[Mistake]:
         """Yield one mistake after the other."""
-        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in self), strict=True))
+        return (self.entry(*entry) for entry in zip(*(column.tolist() for column in self), strict=True))
 
     def part(self, first: int, end: int) -> Mistakes:
         """Return mistakes ``first`` to ``end`` − 1."""
-        return Mistakes(*(column[first:end] for column in self))
+        return type(self)(*(column[first:end] for column in self))
 
     def moved(self, samples: int, steps: int) -> Mistakes:
         """Return the same mistakes with larger sample numbers and later steps."""
@@ -195,6 +197,13 @@ class Problem:
             if self.bias_step:
                 weights.bias[k].add_(c * self.bias_step)
 
+    def redo(self, weights: Weights, mistake: Mistake) -> None:
+        """Make the update of a mistake again in place."""
+        self.update(weights, mistake.sample, mistake.predicted, abs(mistake.coef))
+
+    def count_from(self, made: int) -> None:
+        """Continue after this number of updates, which some rules count."""
+
     # --- scores and decisions of all samples ---
 
     def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
@@ -262,8 +271,8 @@ class Problem:
     def replay(self, weights: Weights, mistakes: Mistakes) -> None:
         """Make the updates of these mistakes again in place, rounding as training did."""
         if not self.can_compile:
-            for i, _, coef, predicted in mistakes.rows():
-                self.update(weights, i, predicted, abs(coef))
+            for mistake in mistakes.rows():
+                self.redo(weights, mistake)
             return
         from torchperc.rules import loops
 
@@ -342,8 +351,8 @@ class Problem:
                 yield block, first, self.labels(host(self.state_scores(part.double(), weight, bias)))
             first += len(states)
             states = []
-            for i, _, coef, predicted in mistakes.part(first - 1, first - 1 + at_once).rows():
-                self.update(weights, i, predicted, abs(coef))
+            for mistake in mistakes.part(first - 1, first - 1 + at_once).rows():
+                self.redo(weights, mistake)
                 states.append(weights.clone())
 
     def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
@@ -381,7 +390,7 @@ class Problem:
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
         about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
-        return {**about, **self.rule._asdict(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+        return {**about, **self.rule.describe(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
 
     def samples_like(self, X: Data, name: str = "X") -> Samples:
         """Return checked samples of the width, type and device of the training samples."""

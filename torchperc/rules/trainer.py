@@ -14,6 +14,7 @@ from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.engines import Engine, choose_engine
+from torchperc.rules.family import Rule, check_rule
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 
@@ -41,6 +42,8 @@ class RuleTrainer:
             copied to the CPU once, and the weights back at the end. ``"auto"``: ``"compiled"`` for these types, else
             ``"reference"``. Or a function of yours, see :mod:`torchperc.rules.engines`.
         seed: random seed of shuffled and random orders.
+        rule: a rule of :mod:`torchperc.rules`, its name, or one of your own, see :class:`torchperc.rules.Rule`; by default
+            the perceptron with this ``tie`` and ``margin``.
         margin: the functional margin y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor per label for its updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
@@ -76,6 +79,7 @@ class RuleTrainer:
         engine: str | Engine = "auto",
         seed: int = 0,
         *,
+        rule: Any = None,
         margin: float = 0.0,
         class_weight: Mapping[int, float] | str | None = None,
         kernel: str | Callable[[Any, Any], Any] | None = None,
@@ -85,7 +89,11 @@ class RuleTrainer:
     ) -> None:
         self.max_epochs = check_int("max_epochs", max_epochs, at_least=1)
         self.lr = check_number("lr", lr, above=0)
-        self.rule = PerceptronRule.checked(tie, margin)
+        self.rule: Any = PerceptronRule.checked(tie, margin)
+        if rule is not None:
+            if self.rule != PerceptronRule():
+                raise ValueError(f"tie={tie!r} and margin={margin} are the rule's own, found rule={rule}; omit them")
+            self.rule = check_rule(rule)
         self.bias_step = None if bias_step is None else check_choice("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
         self.select = check_choice("select", select, SELECTS)
@@ -119,6 +127,17 @@ class RuleTrainer:
             raise ValueError("prove=True is about hyperplanes in the space of X, and there is a kernel; leave it out")
         if self.kernel is not None and self.engine not in ("auto", "reference"):
             raise ValueError(f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}; leave it out")
+        if isinstance(self.rule, Rule):
+            shrinks = self.rule.shrinks
+            refused = {
+                f"lr={self.lr}": "lr" in self.rule.refused and self.lr != 1.0,
+                "class_weight": "sample_weight" in self.rule.refused and self.class_weight is not None,
+                f"engine={self.engine!r}": callable(self.engine),
+                f"kernel={self.kernel.name if self.kernel else None!r}": shrinks and self.kernel is not None,
+                f"distributed={self.distributed!r}": shrinks and self.distributed is not None,
+            }
+            for option in (text for text, given in refused.items() if given):
+                raise ValueError(f"{option} cannot be used with rule={self.rule}; leave it out")
         for option in self._need_all_samples(online=False) if self.distributed else ():
             why = "needs all samples in one process; leave it out"
             raise ValueError(f"{option} cannot be used with distributed={self.distributed!r}: it {why}")
@@ -206,6 +225,8 @@ class RuleTrainer:
         kernel; ``both`` requires at least two classes.
         """
         if has_own_rule(net):
+            if isinstance(self.rule, Rule):
+                raise ValueError(f"rule={self.rule} is not for a {type(net).__name__}, which has its own; leave it out")
             found: tuple[Problem, Any, np.ndarray[Any, Any]] = net.rule_problem(self, X, y, sample_weight, *going_on)
             return found
         start, scale = going_on or (None, None)
@@ -232,7 +253,8 @@ class RuleTrainer:
         order = self.order if isinstance(self.order, str) else "explicit"
         bias = {} if self.bias_step is None else {"bias_step": self.bias_step}
         rest = {"order": order, "seed": self.seed, "select": self.select, "max_epochs": self.max_epochs}
-        return {"tie": self.tie, **bias, "lr": self.lr, "margin": self.margin, **rest}
+        own = self.rule.describe() if isinstance(self.rule, Rule) else {}
+        return {"tie": self.tie, **bias, "lr": self.lr, "margin": self.margin, **rest, **own}
 
     def partial_fit(self, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Learn online: one pass over these samples, which may be of one class only.
