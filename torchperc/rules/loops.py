@@ -138,89 +138,64 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
 
 
 @njit
-def score_in_order(x, columns, w, b):
-    """Return w·x + b in double precision, summed as engines in Python do: eight sums in turn, then what is left."""
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = rest = 0.0
-    whole = x.size - x.size % 8
-    for j in range(0, whole, 8):
-        s0 += product(x, columns, w, j)
-        s1 += product(x, columns, w, j + 1)
-        s2 += product(x, columns, w, j + 2)
-        s3 += product(x, columns, w, j + 3)
-        s4 += product(x, columns, w, j + 4)
-        s5 += product(x, columns, w, j + 5)
-        s6 += product(x, columns, w, j + 6)
-        s7 += product(x, columns, w, j + 7)
-    for j in range(whole, x.size):
-        rest += product(x, columns, w, j)
-    return (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) + rest) + np.float64(b)
-
-
-@njit(forceinline=True)
-def product(x, columns, w, j):
-    """Return one term of w·x in double precision."""
-    return np.float64(x[j]) * np.float64(w[j if columns is None else np.uint32(columns[j])])
+def shrink(columns, w, b, a, f):
+    """Multiply weights by f and return 1; those of CSR rows are a·w, and as long as possible only a is multiplied."""
+    if f != 1.0 and columns is not None and 2.0**-20 < a * f < 2.0**20:
+        return a * f
+    if a * f != 1.0:
+        w *= w.dtype.type(a * f)
+        b *= b.dtype.type(a * f)
+    return 1.0
 
 
 @loop()
 def learn_by_rule(
-    rows, ids, y, step_sizes, required, squared, w, b, settings, step, parameters, counts, state, first, at, predicted,
-    changes, made,
+    rows, ids, y, step_sizes, required, squared, w, b, bias_step, tie, step, parameters, counts, norm, k, at, predicted,
+    coefs, factors,
 ):  # fmt: skip
-    """Present samples to any rule, see :class:`torchperc.rules.family.RuleProblem`, where ``state`` is explained.
+    """Present samples to any rule, see :class:`torchperc.rules.family.RuleProblem`; −1 if a score overflows.
 
-    As :func:`learn_two`, but for two and for K classes; ``changes`` is filled with coefficients and factors. The loop
-    also stops where the weights are to be multiplied by a.
+    Decides by rounded scores; fills ``at``, ``predicted``, ``coefs`` and ``factors`` and returns the number of updates.
     """
-    bound, growth, reserve = settings.bound, settings.growth, 0.25 * settings.bound.limit
-    a, norm, k = state
-    level = (1.0 / math.sqrt(k) if counts else 1.0) / a
-    out, scores, since, grown = np.empty(b.size, w.dtype), np.empty(b.size), 0, 0.0
-    error = score_error(w, b, bound, reserve)
-    for p in range(first, ids.size):
+    a, made, scores = 1.0, 0, np.empty(b.size)
+    for p in range(ids.size):
         i = ids[p]
         x, columns = row(rows, i)
-        label, margin = y[i], required[i] * level
+        label, margin = y[i], required[i] / math.sqrt(k) if counts else required[i]
         if w.ndim == 1:
-            out[0] = dot(x, columns, w)
+            scores[0] = dot(x, columns, w)
         else:
-            dots(x, columns, w, out)
+            dots(x, columns, w, scores)
         for j in range(b.size):
-            out[j] += b[j]
-        found = predicted_as(out, label, settings.tie, margin, error)
-        if found == UNCLEAR:
-            found = predicted_precisely(x, columns, w, b, label, settings.tie, margin, bound.limit, scores)
-            if found == UNCLEAR:
-                return p, made
+            scores[j] = a * (scores[j] + b[j])
+        found = predicted_as(scores, label, tie, margin, 0.0)
         if found == label:
             continue
-        if w.ndim == 1:
-            m = a * (label * score_in_order(x, columns, w, b[0]))
-        else:
-            own = score_in_order(x, columns, of_class(columns, w, label), b[label])
-            m = a * (own - score_in_order(x, columns, of_class(columns, w, found), b[found]))
+        m = label * scores[0] if w.ndim == 1 else scores[label] - scores[found]
+        if not abs(m) < np.inf:
+            return -1
         c, f = step(m, squared[i], norm, k, parameters)
         if c == 0.0 and f == 1.0:
             continue
-        if f != 1.0 and not 2.0**-20 < a * f < 2.0**20:
-            return p, made
         c *= step_sizes[i]
-        a *= f
-        size = c / a
-        update(x, columns, label, found, size * label if w.ndim == 1 else size, w, b, settings.bias_step)
-        at[made], predicted[made], changes[0, made], changes[1, made] = p, found, c, f
-        made, norm, k = made + 1, max(0.0, f * f * norm + 2.0 * f * c * m + c * c * squared[i]), k + 1.0
-        level = (1.0 / math.sqrt(k) if counts else 1.0) / a
-        state[0], state[1], state[2] = a, norm, k
-        error, grown, since = error + bound.gamma * growth * size, grown + growth * size, since + 1
-        if since == settings.refresh or not grown < reserve:
-            error, grown, since = score_error(w, b, bound, reserve), 0.0, 0
-    return ids.size, made
+        a = shrink(columns, w, b, a, f)
+        update(x, columns, label, found, (c * label if w.ndim == 1 else c) / a, w, b, bias_step)
+        at[made], predicted[made], coefs[made], factors[made] = p, found, c, f
+        norm = max(0.0, f * f * norm + 2.0 * f * c * m + c * c * squared[i])
+        made, k = made + 1, k + 1.0
+    if a != 1.0:
+        shrink(None, w, b, a, 1.0)
+    return made
 
 
 @loop()
-def replay(rows, ids, labels, predicted, coefs, w, b, bias_step):
-    """Make the updates of mistakes again, in their order."""
+def replay(rows, ids, labels, predicted, coefs, factors, w, b, bias_step):
+    """Make the updates of mistakes again, in their order; ``factors`` are those of rules that shrink, or ``None``."""
+    a = 1.0
     for p in range(ids.size):
         x, columns = row(rows, ids[p])
-        update(x, columns, labels[p], predicted[p], coefs[p], w, b, bias_step)
+        if factors is not None:
+            a = shrink(columns, w, b, a, factors[p])
+        update(x, columns, labels[p], predicted[p], coefs[p] / a, w, b, bias_step)
+    if a != 1.0:
+        shrink(None, w, b, a, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from torchperc._checks import (
 )
 from torchperc.nn.functional import balanced_weights
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.rules.decision import PerceptronRule, host
-from torchperc.rules.family import Rule, RuleProblem
+from torchperc.rules.decision import PerceptronRule, Rule, host
+from torchperc.rules.family import RuleProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
@@ -203,7 +204,7 @@ def make_problem(
     if isinstance(rule, Rule):
         _check_rule_fits(rule, samples, ids, num_classes, weights, bias_step, start)
     elif rule.margin:  # before scaling, rounded to the type of the scores
-        rule = rule._replace(margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
+        rule = replace(rule, margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
     step_sizes = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
     _check_updates(step_sizes, samples)
     common = (samples, labels, num_classes, weights, step_sizes, rule, bias_step, scale)

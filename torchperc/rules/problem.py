@@ -280,9 +280,8 @@ class Problem:
         for part, _, local in self.parts(mistakes.sample):
             some = mistakes.part(done, done + len(local))
             label = part.y[local] if self.num_classes else np.ones_like(local)  # one score: the label is in coef
-            loops.replay(
-                part.samples.loop_arrays(), local, label, some.predicted, some.coef, *loop_weights, self.bias_step
-            )
+            of_each = (local, label, some.predicted, some.coef, getattr(some, "factor", None))
+            loops.replay(part.samples.loop_arrays(), *of_each, *loop_weights, self.bias_step)
             done += len(local)
 
     def loop_weights(self, weights: Weights) -> tuple[Array, Array]:
@@ -390,7 +389,11 @@ class Problem:
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
         about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
-        return {**about, **self.rule.describe(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+        return {**about, **self.about_rule(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+
+    def about_rule(self) -> dict[str, Any]:
+        """Return the rule as plain data: of the perceptron its tie and margin."""
+        return vars(self.rule) if isinstance(self.rule, PerceptronRule) else self.rule.describe()
 
     def samples_like(self, X: Data, name: str = "X") -> Samples:
         """Return checked samples of the width, type and device of the training samples."""

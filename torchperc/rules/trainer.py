@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number
 from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, SELECTS, Order, check_order
-from torchperc.rules.decision import PerceptronRule
+from torchperc.rules.decision import PerceptronRule, Rule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.family import Rule, check_rule
+from torchperc.rules.family import check_rule
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 
