@@ -10,13 +10,12 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from torchperc._checks import check_choice, check_number, weights_overflow
 from torchperc.rules import decision
 from torchperc.rules.decision import PerceptronRule, Rule, host
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
-
-NOISE = 1e-12  # a smaller loss is rounding, and leads to no update
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ class PassiveAggressive(Rule):
     @staticmethod
     def step(m: float, squared: float, norm: float, k: float, parameters: Any) -> tuple[float, float]:
         """Return τ and 1."""
-        loss = 1.0 - m if 1.0 - m > NOISE else 0.0
-        return min(parameters[0], loss / (squared + parameters[1])), 1.0
+        return min(parameters[0], (1.0 - m) / (squared + parameters[1])), 1.0
 
     def bound(self, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
         """Return the bound of this variant."""
@@ -111,9 +109,7 @@ class ROMMA(Rule):
         """Return c and f."""
         both = squared * norm
         apart = both - m * m
-        if 1.0 - m <= NOISE:
-            return 0.0, 1.0
-        if both <= m or apart <= NOISE * both:
+        if both <= m or apart <= 1e-12 * both:
             return 1.0 / squared, 0.0
         return norm * (1.0 - m) / apart, (both - m) / apart
 
@@ -212,7 +208,8 @@ def _compiled_step(step: Callable[..., Any]) -> Any:
 class RuleProblem(Problem):
     """A :class:`Problem` of a rule whose coefficients depend on the scores, or that has a margin for each sample.
 
-    Engines round these scores differently, so their logs are equal but for rounding; ``made`` is the number of updates.
+    Engines round these scores differently, so their logs are equal but for rounding. Where a margin is to be reached,
+    it may be missed by rounding. ``made`` is the number of updates.
     """
 
     rule: Any
@@ -226,8 +223,9 @@ class RuleProblem(Problem):
 
     @cached_property
     def required(self) -> Array:
-        """The required margin of each sample before it is divided by √k: (N,)."""
-        return np.ascontiguousarray(self.rule.margins(self.y, self.squared), np.float64)
+        """The required margin of each sample before it is divided by √k, less rounding where it is to be reached: (N,)."""
+        rounding = max(1e-12, 8 * torch.finfo(self.samples.dtype).eps) if self.rule.tie == "strict" else 0.0
+        return np.ascontiguousarray(self.rule.margins(self.y, self.squared) - rounding)
 
     def reference(self, weights: Weights, ids: Array) -> Any:
         """Present samples in order to the rule in plain torch, on any device: the specification."""
@@ -244,11 +242,10 @@ class RuleProblem(Problem):
             if not math.isfinite(m):
                 raise weights_overflow()
             c, f = rule.step(m, float(self.squared[i]), self.norm(weights) ** 2, k, rule.parameters)
-            if (c, f) != (0.0, 1.0):
-                c *= float(self.step_sizes[i])
-                found.append((i, position, c * label if self.num_classes is None else c, predicted, f))
-                self.redo(weights, ShrinkingMistake(*found[-1]))
-                self.made[0] += 1
+            c *= float(self.step_sizes[i])
+            found.append((i, position, c * label if self.num_classes is None else c, predicted, f))
+            self.redo(weights, ShrinkingMistake(*found[-1]))
+            self.made[0] += 1
         return self._mistakes(*(np.array(column) for column in zip(*found, strict=True)) if found else [np.empty(0)] * 5)
 
     def compiled(self, weights: Weights, ids: Array) -> Any:
@@ -278,8 +275,7 @@ class RuleProblem(Problem):
             return super().mistakes(weights, rule)
         required = self.required / math.sqrt(self.made[0] + 1) if self.rule.counts else self.required
         compare = np.less if self.rule.tie == "strict" else np.less_equal
-        found: Array = compare(self.functional_margins(weights), required - NOISE * (self.rule.tie == "strict"))
-        return found
+        return np.asarray(compare(self.functional_margins(weights), required))
 
     def count_from(self, made: int) -> None:
         """Continue after this number of updates."""

@@ -139,8 +139,8 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
 
 @njit
 def shrink(columns, w, b, a, f):
-    """Multiply weights by f and return 1; those of CSR rows are a·w, and as long as possible only a is multiplied."""
-    if f != 1.0 and columns is not None and 2.0**-20 < a * f < 2.0**20:
+    """Multiply weights by f and return 1; those of short CSR rows are a·w, and as long as possible a alone is changed."""
+    if f != 1.0 and columns is not None and 16 * columns.size < w.size and 2.0**-20 < a * f < 2.0**20:
         return a * f
     if a * f != 1.0:
         w *= w.dtype.type(a * f)
@@ -175,8 +175,6 @@ def learn_by_rule(
         if not abs(m) < np.inf:
             return -1
         c, f = step(m, squared[i], norm, k, parameters)
-        if c == 0.0 and f == 1.0:
-            continue
         c *= step_sizes[i]
         a = shrink(columns, w, b, a, f)
         update(x, columns, label, found, (c * label if w.ndim == 1 else c) / a, w, b, bias_step)
