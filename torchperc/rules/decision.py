@@ -27,8 +27,8 @@ UNCLEAR = -(2**31)
 class Rule:
     """When a sample leads to an update w ← f·w + c·z, with which coefficient c and which factor f.
 
-    Here z is y·φ, or with K classes φ in block y minus φ in block r, that of the strongest wrong class, where φ = (x, √β)
-    for a bias step of β; and m = w·z is the functional margin. A rule of your own is a frozen dataclass of numbers that
+    Here z is y·φ, or with K classes φ in block y minus φ in block r of the strongest wrong class, where φ = (x, √β) for
+    a bias step of β; and m = w·z is the functional margin. A rule of your own is a frozen dataclass of numbers that
     inherits from this class, see docs/extend/rule.py. Log, engines, averages and estimators work with it as with ours.
     """
 
@@ -80,6 +80,7 @@ class PerceptronRule(Rule):
 
     tie: str = "update"
     margin: float = 0.0
+    refused = ()
 
     @classmethod
     def checked(cls, tie: str, margin: float) -> PerceptronRule:
@@ -188,9 +189,7 @@ def _matmul_roundoff() -> float:
     return {"highest": 2.0**-24, "high": 2.0**-11}.get(chosen, 2.0**-8)
 
 
-def decide_exactly(
-    weight: Array, bias: Array, x: Array, label: int, rule: PerceptronRule, largest: float = math.inf
-) -> int:
+def decide_exactly(weight: Array, bias: Array, x: Array, label: int, rule: Rule, largest: float = math.inf) -> int:
     """Apply :func:`predicted_as` to the exact scores: weight (K, d), bias (K,), x (d,) in float64.
 
     A score above ``largest``, the largest number of the net's type, is an error.

@@ -1,4 +1,4 @@
-"""The family of mistake-driven rules, and the problem by which any of them is trained; z and m are those of ``Rule``."""
+"""The family of mistake-driven rules, and the problem by which they are trained; z and m are those of ``Rule``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class UnevenMargins(Rule):
 class PassiveAggressive(Rule):
     """PA: the smallest change to a margin of 1, w ← w + τ·z where the loss ℓ = 1 − m is positive.
 
-    PA (``variant=None``): τ = ℓ/‖z‖² · PA-I: τ = min(C, ℓ/‖z‖²) · PA-II: τ = ℓ/(‖z‖² + 1/(2C)); times the sample weight.
+    PA (``variant=None``): τ = ℓ/‖z‖² · PA-I: τ = min(C, ℓ/‖z‖²) · PA-II: τ = ℓ/(‖z‖² + 1/(2C)); τ times sample weight.
     Updates with m ≤ 0 are at most R²/γ², max(R², 1/C)/γ² and (R² + 1/(2C))/γ². Crammer et al., *Online
     Passive-Aggressive Algorithms* (2006).
 
@@ -159,7 +159,9 @@ class ALMA(Rule):
         return 2 * squared_radius / gamma**2 * (2 / self.alpha - 1) ** 2 + 8 / self.alpha - 4
 
 
-RULES = {kind.__name__: kind for kind in (PerceptronRule, UnevenMargins, PassiveAggressive, ROMMA, AggressiveROMMA, ALMA)}
+RULES = {
+    kind.__name__: kind for kind in (PerceptronRule, UnevenMargins, PassiveAggressive, ROMMA, AggressiveROMMA, ALMA)
+}
 
 
 def check_rule(rule: Any) -> Rule:
@@ -190,8 +192,7 @@ class ShrinkingMistakes(NamedTuple):
     predicted: Array
     factor: Array
 
-    entry = ShrinkingMistake
-    rows, part, moved = Mistakes.rows, Mistakes.part, Mistakes.moved
+    entry, rows, part, moved = ShrinkingMistake, Mistakes.rows, Mistakes.part, Mistakes.moved  # type: ignore[misc]
 
 
 @cache
@@ -200,7 +201,7 @@ def _compiled_step(step: Callable[..., Any]) -> Any:
     from numba import cfunc, types
 
     number, numbers = types.float64, types.Array(types.float64, 1, "C")
-    signature = types.UniTuple(number, 2)(number, number, number, number, numbers)
+    signature = types.UniTuple(number, 2)(number, number, number, number, numbers)  # type: ignore[no-untyped-call]
     return cfunc(signature, cache=step.__module__.startswith("torchperc."), error_model="numpy")(step)
 
 
@@ -212,20 +213,21 @@ class RuleProblem(Problem):
     it may be missed by rounding. ``made`` is the number of updates.
     """
 
-    rule: Any
+    rule: Rule
     made: Array = field(default_factory=lambda: np.zeros(1, np.int64), kw_only=True)
     near_ties_exact = False
 
     @cached_property
     def squared(self) -> Array:
-        """‖z‖² of each sample: (N,)."""
+        """‖z‖² of all samples: (N,)."""
         return (host(self.samples.squared_norms()) + self.bias_step) * (1 if self.num_classes is None else 2)
 
     @cached_property
     def required(self) -> Array:
-        """The required margin of each sample before it is divided by √k, less rounding where it is to be reached: (N,)."""
+        """The required margin of each sample before it is divided by √k, and less rounding if it is to be reached."""
         rounding = max(1e-12, 8 * torch.finfo(self.samples.dtype).eps) if self.rule.tie == "strict" else 0.0
-        return np.ascontiguousarray(self.rule.margins(self.y, self.squared) - rounding)
+        of_one_size = type(self.rule).margins is Rule.margins
+        return np.ascontiguousarray(self.rule.margins(self.y, self.y if of_one_size else self.squared) - rounding)
 
     def reference(self, weights: Weights, ids: Array) -> Any:
         """Present samples in order to the rule in plain torch, on any device: the specification."""
@@ -246,14 +248,16 @@ class RuleProblem(Problem):
             found.append((i, position, c * label if self.num_classes is None else c, predicted, f))
             self.redo(weights, ShrinkingMistake(*found[-1]))
             self.made[0] += 1
-        return self._mistakes(*(np.array(column) for column in zip(*found, strict=True)) if found else [np.empty(0)] * 5)
+        return self._mistakes(
+            *(np.array(column) for column in zip(*found, strict=True)) if found else [np.empty(0)] * 5
+        )
 
     def compiled(self, weights: Weights, ids: Array) -> Any:
         """Present samples in order to the rule in a compiled loop."""
         from torchperc.rules import loops
 
         (at, predicted), (coefs, factors) = np.empty((2, len(ids)), np.int64), np.empty((2, len(ids)))
-        of_each = (self.y, self.step_sizes, self.required, self.squared)
+        of_each = (self.y, self.step_sizes, self.required)
         state = (*self.loop_weights(weights), self.bias_step, self.rule.code)
         step = (_compiled_step(type(self.rule).step), np.array(self.rule.parameters, float), self.rule.counts)
         begun = (self.norm(weights) ** 2, float(self.made[0] + 1), at, predicted, coefs, factors)
@@ -269,7 +273,7 @@ class RuleProblem(Problem):
         columns = (sample.astype(np.int64), step.astype(np.int64), coef, predicted.astype(np.int64))
         return ShrinkingMistakes(*columns, factor) if self.rule.shrinks else Mistakes(*columns)
 
-    def mistakes(self, weights: Weights, rule: PerceptronRule | None = None) -> Array:
+    def mistakes(self, weights: Weights, rule: Rule | None = None) -> Array:
         """Return which training samples are mistakes now: bool (N,)."""
         if rule is not None:
             return super().mistakes(weights, rule)

@@ -201,7 +201,7 @@ def make_problem(
     bias_step = bias_step_of(net, trainer.bias_step, samples, ids)
     check_steps(trainer.lr, weights, bias_step, samples)
     rule = trainer.rule
-    if isinstance(rule, Rule):
+    if not isinstance(rule, PerceptronRule):
         _check_rule_fits(rule, samples, ids, num_classes, weights, bias_step, start)
     elif rule.margin:  # before scaling, rounded to the type of the scores
         rule = replace(rule, margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
@@ -212,7 +212,7 @@ def make_problem(
     if trainer.kernel is not None:
         problem = trainer.kernel.problem(*common)
     elif isinstance(net, JointPerceptron):
-        if isinstance(rule, Rule):
+        if not isinstance(rule, PerceptronRule):
             raise ValueError(f"rule={rule} is for one weight vector per class, not joint features; use another net")
         problem = JointProblem(*common, features=net.features)
     return problem, problem.laid_out(start), ids

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchperc._checks import Data, check_labels, weights_overflow
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
+from torchperc.rules.decision import PerceptronRule, RoundingBound, Rule, decide_exactly, host, predicted_as
 from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
 from torchperc.samples.mapped import Chunked, as_samples
 from torchperc.samples.rows import Array as Array
@@ -50,8 +50,6 @@ class Mistakes(NamedTuple):
     coef: Array
     predicted: Array
 
-    entry = Mistake
-
     @classmethod
     def of(cls, entries: Sequence[Mistake]) -> Mistakes:
         """Return columns from single mistakes."""
@@ -66,6 +64,11 @@ class Mistakes(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+
+    @staticmethod
+    def entry(*values: Any) -> Mistake:
+        """Return one mistake."""
+        return Mistake(*values)
 
     def rows(self) -> Iterator[Mistake]:
         """Yield one mistake after the other."""
@@ -135,7 +138,7 @@ class Problem:
     num_classes: int | None
     sample_weight: Array
     step_sizes: Array
-    rule: PerceptronRule = CLASSIC
+    rule: Rule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
     own_engine: ClassVar[Callable[..., Mistakes] | None] = None  # instead of the compiled loops of linear nets
@@ -177,7 +180,7 @@ class Problem:
 
     # --- one update ---
 
-    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
+    def predict(self, weights: Weights, i: int, rule: Rule | None = None) -> int:
         """Return the wrong class sample i is predicted as, or its label if it is no mistake."""
         columns, x = self.samples.row(i)
         weight, bias = map(host, weights)
@@ -221,7 +224,7 @@ class Problem:
             return 0.0
         return bound.error(size)
 
-    def mistakes(self, weights: Weights, rule: PerceptronRule | None = None) -> Array:
+    def mistakes(self, weights: Weights, rule: Rule | None = None) -> Array:
         """Return which training samples are mistakes now, near ties decided exactly: bool (N,)."""
         rule = rule or self.rule
         found, near = self._by_scores(weights, self.samples, self.y, rule)
@@ -234,7 +237,7 @@ class Problem:
             found[i] = self.predict(weights, i, rule) != self.y[i]
         return found
 
-    def _by_scores(self, weights: Weights, samples: Samples, y: Array, rule: PerceptronRule) -> tuple[Array, Array]:
+    def _by_scores(self, weights: Weights, samples: Samples, y: Array, rule: Rule) -> tuple[Array, Array]:
         """Return which samples are mistakes by their rounded scores, and the numbers of those too near to tell."""
         scores = torch.from_numpy(host(self.scores(weights, samples)))
         scores = scores.squeeze(-1) if self.num_classes is None else scores
@@ -424,7 +427,7 @@ class JointProblem(Problem):
     can_compile = False
     near_ties_exact = False
 
-    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
+    def predict(self, weights: Weights, i: int, rule: Rule | None = None) -> int:
         """Return the wrong class sample i is predicted as by its scores, or its label if it is no mistake."""
         rule = rule or self.rule
         scores = self._phi(i) @ weights.weight[0]

@@ -23,6 +23,7 @@ def mistake_bound(
     num_classes: int | None = None,
     margin: float = 0.0,
     lr: float = 1.0,
+    rule: Any = None,
 ) -> float:
     """Return the maximum number of mistakes of the rule from zero weights, in any order: (R/γ)².
 
@@ -38,9 +39,10 @@ def mistake_bound(
         num_classes: K, or ``None`` for two classes by one score.
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
+        rule: a rule of :mod:`torchperc.rules`, whose own bound is returned.
 
     Returns:
-        The bound; infinity if ``gamma`` is not positive, or if no weights were found that separate the data.
+        The bound; infinity if ``gamma`` is not positive, no weights were found that separate, or no bound is proved.
 
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -54,7 +56,8 @@ def mistake_bound(
         gamma = max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=num_classes).margin
     if check_number("gamma", gamma) <= 0:
         return math.inf
-    return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
+    squared = points.squared_radius(num_classes)
+    return float(rule.bound(squared, gamma, lr)) if rule is not None else (squared + 2 * margin / lr) / gamma**2
 
 
 def inseparable_bound(
