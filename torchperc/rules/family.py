@@ -220,7 +220,13 @@ class RuleProblem(Problem):
     @cached_property
     def squared(self) -> Array:
         """‖z‖² of all samples: (N,)."""
-        return (host(self.samples.squared_norms()) + self.bias_step) * (1 if self.num_classes is None else 2)
+        if self.can_compile:
+            from torchperc.rules import loops
+
+            loops.squared_norms(self.samples.loop_arrays(), found := np.empty(len(self.y)))
+        else:
+            found = host(self.samples.squared_norms())
+        return (found + self.bias_step) * (1 if self.num_classes is None else 2)
 
     @cached_property
     def required(self) -> Array:

@@ -140,12 +140,19 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
 @njit
 def shrink(columns, w, b, a, f):
     """Multiply weights by f and return 1; with short CSR rows they are a·w, and a alone is changed where possible."""
-    if f != 1.0 and columns is not None and 16 * columns.size < w.size and 2.0**-20 < a * f < 2.0**20:
+    if columns is not None and 16 * columns.size < w.size and 2.0**-20 < a * f < 2.0**20:
         return a * f
     if a * f != 1.0:
         w *= w.dtype.type(a * f)
         b *= b.dtype.type(a * f)
     return 1.0
+
+
+@loop()
+def squared_norms(rows, out):
+    """Compute ‖x‖² of all samples."""
+    for i in range(out.size):
+        out[i] = squares(row(rows, i)[0])
 
 
 @loop()
