@@ -417,5 +417,5 @@ def test_names_and_plain_data_make_rules():
 def test_weights_that_overflow_are_an_error():
     X, y = samples(0, count=40, width=2, noise=0.4)
     for engine in ("reference", "compiled"):
-        with pytest.raises(ValueError, match="overflow|too large|not finite"):
+        with pytest.raises(ValueError, match="overflow"):
             fit(ROMMA(), X, y, epochs=5000, engine=engine)
