@@ -1,10 +1,10 @@
 """Eight rules on noisy labels
 ===========================
 
-The family of mistake-driven rules on one noisy set: updates by epoch and test error of the last and the averaged weights.
+The family of mistake-driven rules on one noisy set: updates by epoch, and test error of the last and averaged weights.
 
-A rule that asks for a margin makes more updates than the perceptron. On noisy labels those that limit an update
-(PA-I, PA-II) or average end with a smaller error than those that trust every label (PA, ROMMA).
+A rule that asks for a margin makes more updates than the perceptron. On noisy labels, those that limit an update (PA-I,
+PA-II) end with a smaller error than those that trust every label (PA, ROMMA); averages do so for all but ROMMA.
 """
 
 from __future__ import annotations
@@ -33,30 +33,35 @@ RULES = {
 
 def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     epochs, count = (5, 300) if quick else (20, 500)
+    curves = learned(epochs, count)
+    rows = [
+        (name, str(sum(made)), str(made[-1]), f"{errors[-1]:.1f}", f"{averaged:.1f}")
+        for name, (made, errors, averaged) in curves.items()
+    ]
+    title = f"{epochs} epochs of {count} samples, 10 % of the labels wrong; test error in %"
+    show(folder, chart(curves), title, ("rule", "updates", "in the last epoch", "error", "error, averaged"), rows)
+    figures = {f"{name} updates": float(sum(made)) for name, (made, _, _) in curves.items()}
+    figures |= {f"{name} error": errors[-1] for name, (_, errors, _) in curves.items()}
+    return figures | {f"{name} averaged": averaged for name, (_, _, averaged) in curves.items()}
+
+
+def learned(epochs: int, count: int) -> dict[str, tuple[list[int], list[float], float]]:
+    """Updates and test error in % after each epoch, and the error of the averaged weights, of every rule."""
     options = {"samples": 2 * count, "features": 50, "noise": 0.1, "seed": 0}
     data = tp.lightning.TabularDataModule(
         "noisy-blobs", options, split=(0.5, 0, 0.5), scale="standard", dtype="float64"
     )
     (X, y), _, test = data.parts
-    curves: dict[str, list[list[float]]] = {}
+    curves = {}
     for name, (rule, _) in RULES.items():
-        net = tp.Perceptron(data.width, dtype=torch.float64)
-        log = tp.RuleTrainer(epochs, order="shuffled", rule=rule).fit(net, X, y).log
+        log = tp.RuleTrainer(epochs, order="shuffled", rule=rule).fit(tp.Perceptron(50, dtype=torch.float64), X, y).log
         made, errors = log.mistakes_by_epoch(), 100 * log.errors(*test) / len(test[1])
         averaged = 100 * float((log.averaged().predict(test[0]) != test[1]).double().mean())
-        curves[name] = [made.tolist(), errors[made.cumsum(0)].tolist(), [averaged]]
-    rows = [
-        (n, *(f"{v:.0f}" for v in (sum(made), made[-1])), f"{e[-1]:.1f}", f"{a[0]:.1f}")
-        for n, (made, e, a) in curves.items()
-    ]
-    title = f"{epochs} epochs of {count} samples, 10 % of the labels wrong; test error in %"
-    show(folder, _chart(curves), title, ("rule", "updates", "in the last epoch", "error", "error, averaged"), rows)
-    figures = {f"{name} updates": float(sum(made)) for name, (made, _, _) in curves.items()}
-    figures |= {f"{name} error": errors[-1] for name, (_, errors, _) in curves.items()}
-    return figures | {f"{name} averaged": averaged[0] for name, (_, _, averaged) in curves.items()}
+        curves[name] = (made.tolist(), errors[made.cumsum(0)].tolist(), averaged)
+    return curves
 
 
-def _chart(curves: dict[str, list[list[float]]]) -> Figure:
+def chart(curves: dict[str, tuple[list[int], list[float], float]]) -> Figure:
     figure = picture()
     left, right = figure.subplots(1, 2)
     for name, (made, errors, _) in curves.items():

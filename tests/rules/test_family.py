@@ -290,7 +290,7 @@ def test_estimators_sweeps_and_lightning_take_a_rule(rule, tmp_path):
     from sklearn.base import clone
 
     X, y = samples(8)
-    net, result = fit(rule, X, y, epochs=3)
+    net = fit(rule, X, y, epochs=3)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = clone(tp.sklearn.PerceptronClassifier(max_iter=3, rule=rule, shuffle=False)).fit(X, y)
