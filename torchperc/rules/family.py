@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -173,26 +174,14 @@ def check_rule(rule: Any) -> Rule:
     return check_rule(RULES[name](**(options or {})))
 
 
-class ShrinkingMistake(NamedTuple):
-    """A :class:`Mistake` whose update multiplied the weights by ``factor`` first."""
-
-    sample: int
-    step: int
-    coef: float
-    predicted: int
-    factor: float
+_tuple: Any = namedtuple  # of fields that mypy cannot read
+ShrinkingMistake = _tuple("ShrinkingMistake", (*Mistakes._fields, "factor"))
 
 
-class ShrinkingMistakes(NamedTuple):
+class ShrinkingMistakes(ShrinkingMistake):  # type: ignore[misc]
     """:class:`Mistakes` with a column ``factor``, by which each update multiplied the weights first."""
 
-    sample: Array
-    step: Array
-    coef: Array
-    predicted: Array
-    factor: Array
-
-    entry, rows, part, moved = ShrinkingMistake, Mistakes.rows, Mistakes.part, Mistakes.moved  # type: ignore[misc]
+    entry, rows, part, moved = ShrinkingMistake, Mistakes.rows, Mistakes.part, Mistakes.moved
 
 
 @cache

@@ -178,8 +178,11 @@ class KernelProblem(Problem):
             at += int(ahead[0])
             i, label = int(ids[at]), int(y[at])
             predicted = -label if self.num_classes is None else int(tpf.rival_scores(scores[at], y[at])[1])
-            size = self._size(i, float(tpf.functional_margins(now[ahead[0]], y[at : at + 1])), len(state.found) + 1.0)
-            state.found.append(Mistake(i, first + at, size * float(self.coef(i)), predicted))
+            coef = float(self.coef(i))
+            if type(self.rule).step is not Rule.step:  # ‖w‖ is unknown: who needs it gets NaN, and infinite scores
+                m, k = float(tpf.functional_margins(now[ahead[0]], y[at : at + 1])), len(state.found) + 1.0
+                coef *= self.rule.step(m, float(self.squared[i]), math.nan, k, self.rule.parameters)[0]
+            state.found.append(Mistake(i, first + at, coef, predicted))
             scores += self._effect(state, samples, len(state.found) - 1)
             at += 1
         state.scores[numbers] = scores
@@ -190,15 +193,6 @@ class KernelProblem(Problem):
         """k(x, x) + β of each sample, with K classes twice that: (N,)."""
         parts = [self.kernel.gram(part, part).diagonal() for _, part in blocks(self.samples, _BLOCK)]
         return (host(torch.cat(parts)) + self.bias_step) * (1 if self.num_classes is None else 2)
-
-    def _size(self, i: int, m: float, k: float) -> float:
-        """Return the coefficient of an update by the rule, before it is multiplied by the step size."""
-        if type(self.rule).step is Rule.step:
-            return 1.0
-        size = float(self.rule.step(m, float(self.squared[i]), math.nan, k, self.rule.parameters)[0])
-        if not math.isfinite(size):
-            raise ValueError(f"rule={self.rule} needs ‖w‖, which a kernel does not compute; leave the kernel out")
-        return size
 
     def _bring_up_to_date(self, state: KernelState, numbers: Tensor) -> None:
         included = state.included[numbers]

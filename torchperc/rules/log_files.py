@@ -116,8 +116,8 @@ def _assemble(
     about: dict[str, Any], arrays: dict[str, Array], y: Array, samples: Samples, kernel: Any, features: Any
 ) -> _Parts:
     """Return the parts of a log from checked arrays."""
-    columns = {name: arrays[name] for name in ShrinkingMistakes._fields if name in arrays}
-    mistakes: Any = (ShrinkingMistakes if "factor" in arrays else Mistakes)(**columns)
+    kind: Any = ShrinkingMistakes if "factor" in arrays else Mistakes
+    mistakes = kind(*(arrays[name] for name in kind._fields))
     step_sizes = arrays["sample_weight"].copy()
     step_sizes[mistakes.sample] = np.abs(mistakes.coef)
     rule: Rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))

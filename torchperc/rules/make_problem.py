@@ -23,7 +23,6 @@ from torchperc._checks import (
 from torchperc.nn.functional import balanced_weights
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, Rule, host
-from torchperc.rules.family import RuleProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
@@ -150,9 +149,11 @@ def _check_updates(step_sizes: Array, samples: Samples) -> None:
 
 
 def _check_rule_fits(
-    rule: Rule, samples: Samples, ids: Array, num_classes: int | None, weights: Array, bias_step: float, start: Any
+    rule: Rule, net: Any, samples: Samples, ids: Array, num_classes: Any, weights: Array, bias_step: float, start: Any
 ) -> None:
     """Refuse what a rule cannot learn from."""
+    if isinstance(net, JointPerceptron):
+        raise ValueError(f"rule={rule} is for one weight vector per class, not joint features; use another net")
     if num_classes is not None and "num_classes" in rule.refused:
         raise ValueError(f"rule={rule} is for labels −1/+1, found num_classes={num_classes}; use another rule")
     if "sample_weight" in rule.refused and (weights[ids] != 1.0).any():
@@ -202,18 +203,20 @@ def make_problem(
     check_steps(trainer.lr, weights, bias_step, samples)
     rule = trainer.rule
     if not isinstance(rule, PerceptronRule):
-        _check_rule_fits(rule, samples, ids, num_classes, weights, bias_step, start)
+        _check_rule_fits(rule, net, samples, ids, num_classes, weights, bias_step, start)
     elif rule.margin:  # before scaling, rounded to the type of the scores
         rule = replace(rule, margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
     step_sizes = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
     _check_updates(step_sizes, samples)
     common = (samples, labels, num_classes, weights, step_sizes, rule, bias_step, scale)
-    problem = Problem(*common) if isinstance(rule, PerceptronRule) else RuleProblem(*common)
+    problem = Problem(*common)
     if trainer.kernel is not None:
         problem = trainer.kernel.problem(*common)
+    elif not isinstance(rule, PerceptronRule):
+        from torchperc.rules.family import RuleProblem  # which the perceptron does without
+
+        problem = RuleProblem(*common)
     elif isinstance(net, JointPerceptron):
-        if not isinstance(rule, PerceptronRule):
-            raise ValueError(f"rule={rule} is for one weight vector per class, not joint features; use another net")
         problem = JointProblem(*common, features=net.features)
     return problem, problem.laid_out(start), ids
 

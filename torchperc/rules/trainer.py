@@ -14,7 +14,6 @@ from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule, Rule
 from torchperc.rules.engines import Engine, choose_engine
-from torchperc.rules.family import check_rule
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 
@@ -93,6 +92,8 @@ class RuleTrainer:
         if rule is not None:
             if self.rule != PerceptronRule():
                 raise ValueError(f"tie={tie!r} and margin={margin} are the rule's own, found rule={rule}; omit them")
+            from torchperc.rules.family import check_rule  # which the perceptron does without
+
             self.rule = check_rule(rule)
         self.bias_step = None if bias_step is None else check_choice("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
