@@ -91,7 +91,7 @@ class PerceptronRule(Rule):
             raise ValueError(f"margin={margin} {why}; use tie='update' or tie='strict'")
         return rule
 
-    def bound(self, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
+    def bound(self: Rule, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
         """Return (R² + 2·margin/η)/γ²."""
         return (squared_radius + 2 * self.margin / lr) / gamma**2
 

@@ -43,9 +43,8 @@ class UnevenMargins(Rule):
         """Return τ₊ or τ₋ by the label."""
         return np.where(y > 0, self.positive, self.negative)
 
-    def bound(self, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
-        """Return (R² + 2·max(τ₊, τ₋)/η)/γ²."""
-        return (squared_radius + 2 * max(self.positive, self.negative) / lr) / gamma**2
+    margin = property(lambda self: max(self.positive, self.negative))  # of which bounds speak
+    bound = PerceptronRule.bound
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ _tuple: Any = namedtuple  # of fields that mypy cannot read
 ShrinkingMistake = _tuple("ShrinkingMistake", (*Mistakes._fields, "factor"))
 
 
-class ShrinkingMistakes(ShrinkingMistake):  # type: ignore[misc]
+class ShrinkingMistakes(ShrinkingMistake):  # type: ignore[misc, valid-type]
     """:class:`Mistakes` with a column ``factor``, by which each update multiplied the weights first."""
 
     entry, rows, part, moved = ShrinkingMistake, Mistakes.rows, Mistakes.part, Mistakes.moved
@@ -279,10 +278,6 @@ class RuleProblem(Problem):
     def count_from(self, made: int) -> None:
         """Continue after this number of updates."""
         self.made[0] = made
-
-    def digest(self, weights: Any) -> str:
-        """Return a hash of the weights, and of the number of updates where it matters."""
-        return f"{super().digest(weights)}{self.made[0] if self.rule.counts else ''}"
 
     # --- logs of rules that shrink old weights ---
 

@@ -29,7 +29,8 @@ def mistake_bound(
 
     With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c², and by
     ``distributed="mix"`` Σ|coef|/η of the log. γ is the largest margin with a regularized bias: with the geometric
-    one, which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
+    one, which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md. It is
+    infinite if ``gamma`` is not positive, if no weights were found that separate the data, or if none is proved.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -40,9 +41,6 @@ def mistake_bound(
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
         rule: a rule of :mod:`torchperc.rules`, whose own bound is returned.
-
-    Returns:
-        The bound; infinity if ``gamma`` is not positive, no weights were found that separate, or no bound is proved.
 
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]]
