@@ -230,7 +230,7 @@ class LitRule(LitModel):
             return
         mistakes, norm = int(metric.mistakes), float(self.parameter_norm())
         self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, norm, None)]
-        if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
+        if self.trainer.is_last_batch and not mistakes and (self.rule.tie != "strict" or self.rule.margin > 0):
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
             self.verdict = Verdict.BUDGET
