@@ -316,6 +316,14 @@ def test_a_checkpoint_cannot_name_a_rule_of_ones_own():
         tp.lightning.LitRule(net_for(np.ones((1, 2))), rule=own)
 
 
+@pytest.mark.parametrize("made", [(1.0, 0.5), (-1.0, 1.0)])
+def test_a_step_that_returns_what_it_must_not(made):
+    own = type("Own", (tp.rules.Rule,), {"step": staticmethod(lambda m, squared, norm, k, parameters: made)})
+    for engine in ("reference", "compiled"):
+        with pytest.raises(ValueError, match="shrinks = True"):
+            fit(own(), *samples(0), engine=engine)
+
+
 REFUSED = [
     ({"rule": "Pasive"}, "rule='Pasive' is unknown; choose one of 'PerceptronRule', .*'ALMA'"),
     ({"rule": 3}, "rule=3 is unknown"),

@@ -264,7 +264,10 @@ class RuleProblem(Problem):
         return self._mistakes(sample, at[:made].copy(), coefs, predicted[:made].copy(), factors[:made].copy())
 
     def _mistakes(self, sample: Array, step: Array, coef: Array, predicted: Array, factor: Array) -> Any:
-        columns = (sample.astype(np.int64), step.astype(np.int64), coef, predicted.astype(np.int64))
+        sample, rising = sample.astype(np.int64), coef if self.num_classes else coef * self.y[sample.astype(np.int64)]
+        if (rising < 0).any() or not (self.rule.shrinks or (factor == 1.0).all()):
+            raise ValueError(f"rule={self.rule} must return c ≥ 0 and, unless it sets shrinks = True, f = 1")
+        columns = (sample, step.astype(np.int64), coef, predicted.astype(np.int64))
         return ShrinkingMistakes(*columns, factor) if self.rule.shrinks else Mistakes(*columns)
 
     def mistakes(self, weights: Weights, rule: Rule | None = None) -> Array:
