@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from _common import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, SKY, command_line, picture, show
 from matplotlib.figure import Figure
+from torch.utils.tensorboard import SummaryWriter
 
 import torchperc as tp
 
@@ -34,6 +35,11 @@ RULES = {
 def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     epochs, count = (5, 300) if quick else (20, 500)
     curves = learned(epochs, count)
+    for name, (made, errors, _) in curves.items():
+        with SummaryWriter(folder / name.replace(" ", "-")) as writer:
+            for epoch, values in enumerate(zip(made, errors, strict=True), 1):
+                for tag, value in zip(("mistakes", "error/test"), values, strict=True):
+                    writer.add_scalar(tag, value, epoch)
     rows = [
         (name, str(sum(made)), str(made[-1]), f"{errors[-1]:.1f}", f"{averaged:.1f}")
         for name, (made, errors, averaged) in curves.items()
