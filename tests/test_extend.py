@@ -24,19 +24,38 @@ def linear():
     return tp.Perceptron(2, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("largest", [float("inf"), 0.125])
-def test_the_rule_has_the_weights_of_a_plain_loop(largest):
-    X, y = BLOBS
-    log = example("rule").passive_aggressive(X, y, epochs=3, largest=largest)
-    w, states, updates = np.zeros(3), [], 0
-    for x, t in list(zip(np.column_stack((X, np.ones(len(X)))), y.numpy(), strict=True)) * 3:
-        missing = 1 - t * (x @ w)
-        if missing > 0:
-            w, updates = w + t * min(largest, missing / (x @ x)) * x, updates + 1
-        states.append(w)
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+@pytest.mark.parametrize("rate", [0.5, 1.5])
+def test_the_rule_has_the_weights_of_a_plain_loop(rate, engine):
+    X, y = (each.double() for each in BLOBS)
+    made = example("rule").Relaxation(rate=rate, reach=0.75)
+    net = linear()
+    log = tp.RuleTrainer(3, rule=made, engine=engine, order="shuffled", seed=3).fit(net, X, y).log
+    w, states, updates, generator = np.zeros(3), [], 0, torch.Generator().manual_seed(3)
+    rows = np.column_stack((X, np.ones(len(X))))
+    for _ in range(3):
+        torch.randperm(1, generator=generator)
+        for i in torch.randperm(len(y), generator=generator).tolist():
+            z = float(y[i]) * rows[i]
+            if w @ z <= 0.75:
+                w, updates = w + rate * (0.75 - w @ z) / (z @ z) * z, updates + 1
+            states.append(w)
     assert (len(log), log.steps) == (updates, 120)
-    for model, expected in ((log.last(), w), (log.averaged(), np.mean(states, axis=0))):
-        np.testing.assert_allclose(torch.cat((model.weight[0], model.bias)).numpy(), expected, rtol=1e-9)
+    for model, expected in ((log.last(), w), (log.averaged(), np.mean(states, axis=0)), (net, w)):
+        np.testing.assert_allclose(torch.cat((model.weight[0], model.bias)).detach().numpy(), expected, rtol=1e-9)
+
+
+def test_the_rule_keeps_its_bound_and_its_length():
+    X, y = tp.data.separable_blobs(60, margin=0.5, seed=0)
+    rule = example("rule").Relaxation(rate=1.0)
+    result = tp.RuleTrainer(2000, rule=rule).fit(linear(), X, y)
+    states = [result.log.state_at(t) for t in range(len(result.log))]
+    wrong = sum(
+        int(y[m.sample]) * float(state.scores(X[m.sample : m.sample + 1])) <= 0
+        for m, state in zip(result.log, states, strict=True)
+    )
+    assert 0 < wrong <= tp.theory.mistake_bound(X, y, rule=rule)
+    assert len((FOLDER / "rule.py").read_text().splitlines()) <= 40
 
 
 @pytest.mark.filterwarnings(*plain.CHATTER)

@@ -1,27 +1,30 @@
-"""A new rule: passive-aggressive learning, which corrects each sample just enough to have y·s = 1."""
+"""A new rule: relaxation, which moves the weights a fraction of the way to where the sample has the required margin."""
 
-import numpy as np
-import torch
+from dataclasses import dataclass
 
 import torchperc as tp
-from torchperc.rules.problem import Mistake, Mistakes, Problem, Weights
-from torchperc.samples.mapped import as_samples
 
 
-def passive_aggressive(X, y, epochs=5, largest=float("inf")):
-    """w ← w + c·(x, 1) where y·s < 1, with c = y·min(largest, (1 − y·s)/‖(x, 1)‖²); returns the log."""
-    samples, y = as_samples(X, dtype=torch.float64), np.asarray(y)
-    problem = Problem(samples, y, None, np.ones(len(y)), np.ones(len(y)))  # None: labels −1/+1
-    start = Weights(torch.zeros(1, samples.n_features, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    weights, found = start.clone(), []
-    for step in range(epochs * len(y)):
-        i = step % len(y)
-        label = int(y[i])
-        missing = 1 - label * float(samples.take(torch.tensor([i])).scores(*weights))
-        if missing > 0:
-            _, x = samples.row(i)  # columns and values; all columns of a dense sample
-            size = min(largest, missing / float(x @ x + 1))
-            problem.update(weights, i, -label, size)
-            found.append(Mistake(i, step, label * size, -label))
-    ends = torch.arange(1, epochs + 1) * len(y)
-    return tp.MistakeLog(problem, start, (Mistakes.of(found),), ends)
+@dataclass(frozen=True)
+class Relaxation(tp.rules.Rule):
+    """w ← w + rate·(reach − m)/‖z‖²·z where m < reach: rate 1 leads to the margin itself, rate 2 as far beyond it."""
+
+    rate: float = 1.0
+    reach: float = 1.0
+    tie = "strict"  # m < reach; "update" would be m ≤ reach
+    bounds_updates = False  # the bound is about wrong decisions
+
+    @staticmethod
+    def step(m, squared, norm, k, parameters):
+        """Return the coefficient of z, and 1: old weights are kept. Compiled, too, so plain arithmetic only."""
+        rate, reach = parameters[0], parameters[1]
+        return rate * (reach - m) / squared, 1.0
+
+    @property
+    def margin(self):
+        """The required margin."""
+        return self.reach
+
+    def bound(self, squared_radius, gamma, lr=1.0):
+        """Return the mistake bound of rates below 2: ‖w − w*‖² falls by rate·(2 − rate)·reach²/R² at each one."""
+        return squared_radius / gamma**2 / (self.rate * (2 - self.rate))

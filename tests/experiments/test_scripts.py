@@ -86,6 +86,14 @@ def test_noisy_selection(run):
     assert max(figures[f"{name} mean"] for name in others) < figures["last mean"]
 
 
+def test_rule_family(run):
+    figures, _ = run("rule_family")
+    names = ("perceptron", "margin", "PA", "PA-I", "PA-II", "ROMMA", "aggressive ROMMA", "ALMA")
+    assert all(figures[f"{name} updates"] > figures["perceptron updates"] for name in names[1:])
+    assert figures["PA-I error"] == min(figures[f"{name} error"] for name in names)
+    assert all(figures[f"{name} averaged"] < figures[f"{name} error"] for name in names)
+
+
 def test_batch_against_stochastic(run):
     figures, _ = run("batch_against_stochastic")
     ways = ("full batch", "folds of 32", "one sample")

@@ -19,6 +19,8 @@ from torchperc.lightning.metrics import exact_dtype
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
+from torchperc.rules.decision import Rule
+from torchperc.rules.family import check_rule
 from torchperc.rules.make_problem import check_net
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
@@ -54,6 +56,7 @@ class LitRule(LitModel):
             ``"best-validation"`` uses the Trainer's validation, over all its loaders.
         class_weight: a factor per label for its updates, as for :class:`LitClassifier`.
         distributed: ``"mix"`` if several processes learn together.
+        rule: as for :class:`~torchperc.RuleTrainer`, a rule of torchperc.
 
     Example:
         >>> import torchperc as tp
@@ -78,6 +81,7 @@ class LitRule(LitModel):
         class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
         prove: bool = False,
         distributed: str | None = None,
+        rule: Rule | Mapping[str, Any] | str | None = None,
     ) -> None:
         super().__init__(net, PerceptronHead())
         class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
@@ -87,6 +91,9 @@ class LitRule(LitModel):
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
         options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}
+        if rule is not None:
+            options["rule"] = Rule.describe(check_rule(rule))["rule"]
+            check_rule(options["rule"])  # a rule of the user's own could not be read from a checkpoint
         self.trainer_options: dict[str, Any] = plain({**options, "distributed": distributed})
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
         check_net(uncompiled(self.net))
@@ -218,7 +225,7 @@ class LitRule(LitModel):
             return
         mistakes, norm = int(metric.mistakes), float(self.parameter_norm())
         self.history = [*self.history, EpochRecord(len(self.history) + 1, mistakes, norm, None)]
-        if self.trainer.is_last_batch and not mistakes and self.trainer_options["tie"] != "strict":
+        if self.trainer.is_last_batch and not mistakes and (self.rule.tie != "strict" or self.rule.margin > 0):
             self.verdict = Verdict.SEPARATED
         elif len(self.history) >= (self.trainer.max_epochs or -1) > 0:
             self.verdict = Verdict.BUDGET

@@ -125,7 +125,7 @@ def functional_margins(s: Tensor, y: Tensor) -> Tensor:
     return _at(s, y) - rival_scores(s, y)[0] if s.dim() > y.dim() else y * s
 
 
-def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
+def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float | Tensor = 0.0) -> Tensor:
     """Return which samples are mistakes, by the margin m = y·s, or m = s_y − max_{r≠y} s_r with K classes.
 
     Args:
@@ -140,7 +140,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         [[True, True, False], [False, True, False], [False, False, False]]
     """
     check_choice("tie", tie, TIES)
-    if margin and tie == "sign":
+    if tie == "sign" and torch.as_tensor(margin).any():
         raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
     differs, m = _decisions(s, y) != y, functional_margins(s, y)
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success

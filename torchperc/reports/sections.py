@@ -24,6 +24,7 @@ from torchperc.reports import results
 from torchperc.reports.page import Block, Code, Picture, Report, Section, Table, Text
 from torchperc.reports.results import Curve, Curves, Fit
 from torchperc.reports.text import number, percent, plural, short, visible
+from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
 from torchperc.samples.mapped import CsrParts, chunked, is_chunked
@@ -412,6 +413,9 @@ def _bound(subject: Classified, proof: Certificate) -> tuple[float | None, list[
     if not proof.separable:
         why = "were not decided to be" if proof.separable is None else "are not"
         return None, [Text(f"No bound: there is one for separable data, and these {why}.{made}")]
+    rule = None if result is None else result.log.problem.rule
+    if not isinstance(rule, PerceptronRule | None):
+        return None, [Text(f"Bounds of other rules than the perceptron's: theory.mistake_bound(rule={rule}).{made}")]
     X, y = subject.X.cpu(), subject.y
     gamma = theory.max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=K).margin
     if gamma <= 0:

@@ -8,6 +8,7 @@ engine makes the same mistakes by construction.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -23,8 +24,53 @@ UPDATE, SIGN, STRICT = range(3)  # the places of the ties in TIES
 UNCLEAR = -(2**31)
 
 
-class PerceptronRule(NamedTuple):
-    """When a sample is a mistake: its tie and the margin that every sample must exceed.
+class Rule:
+    """When a sample leads to an update w ← f·w + c·z, with which coefficient c and which factor f.
+
+    Here z is y·φ, or with K classes φ in block y minus φ in block r of the strongest wrong class, where φ = (x, √β) for
+    a bias step of β; and m = w·z is the functional margin. A rule of your own is a frozen dataclass of numbers that
+    inherits from this class, see docs/extend/rule.py. Log, engines, averages and estimators work with it as with ours.
+    """
+
+    tie: str = "update"  # an update is made where m ≤ the required margin; "strict": where m is below it
+    margin: float = 0.0  # the required margin, unless margins() says otherwise
+    shrinks = False  # whether f may differ from 1; then the log has a fifth column
+    counts = False  # whether required margins are divided by √k before update k
+    refused: tuple[str, ...] = ("lr",)  # options without a meaning: "lr", "sample_weight", "num_classes"
+    bounds_updates = True  # else bound() is about updates with m ≤ 0 only
+
+    @property
+    def code(self) -> int:
+        """The tie as compiled loops know it."""
+        return TIES.index(self.tie)
+
+    @property
+    def parameters(self) -> tuple[float, ...]:
+        """The numbers that :meth:`step` needs: all fields."""
+        return tuple(map(float, vars(self).values()))
+
+    @staticmethod
+    def step(m: float, squared: float, norm: float, k: float, parameters: Any) -> tuple[float, float]:
+        """Return c and f of update k from 1, by m, ‖z‖², ‖w‖² and the parameters; plain arithmetic, also compiled."""
+        return 1.0, 1.0
+
+    def margins(self, y: Array, squared: Array) -> Array:
+        """Return the required margin of each sample by its label and ‖z‖²: (N,)."""
+        return np.full(len(y), self.margin)
+
+    def bound(self, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
+        """Return the maximum number of mistakes where a unit vector has m ≥ γ and ‖z‖² ≤ R²; infinite if unproved."""
+        return math.inf
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the rule: the path of its class, and its arguments."""
+        home = "torchperc.rules" if type(self).__module__.startswith("torchperc.rules.") else type(self).__module__
+        return {"rule": {"class_path": f"{home}.{type(self).__qualname__}", "init_args": dict(vars(self))}}
+
+
+@dataclass(frozen=True)
+class PerceptronRule(Rule):
+    """The perceptron: w ← w + η·z at a mistake; its tie and the margin that every sample must exceed.
 
     Args:
         tie: ``"update"``: functional margin ≤ margin · ``"strict"``: functional margin < margin · ``"sign"``: the
@@ -34,6 +80,7 @@ class PerceptronRule(NamedTuple):
 
     tie: str = "update"
     margin: float = 0.0
+    refused = ()
 
     @classmethod
     def checked(cls, tie: str, margin: float) -> PerceptronRule:
@@ -44,10 +91,9 @@ class PerceptronRule(NamedTuple):
             raise ValueError(f"margin={margin} {why}; use tie='update' or tie='strict'")
         return rule
 
-    @property
-    def code(self) -> int:
-        """The tie as compiled loops know it."""
-        return TIES.index(self.tie)
+    def bound(self: Rule, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
+        """Return (R² + 2·margin/η)/γ²."""
+        return (squared_radius + 2 * self.margin / lr) / gamma**2
 
 
 def predicted_as(scores: Any, label: int, tie: int, margin: float, error: float) -> int:
@@ -143,9 +189,7 @@ def _matmul_roundoff() -> float:
     return {"highest": 2.0**-24, "high": 2.0**-11}.get(chosen, 2.0**-8)
 
 
-def decide_exactly(
-    weight: Array, bias: Array, x: Array, label: int, rule: PerceptronRule, largest: float = math.inf
-) -> int:
+def decide_exactly(weight: Array, bias: Array, x: Array, label: int, rule: Rule, largest: float = math.inf) -> int:
     """Apply :func:`predicted_as` to the exact scores: weight (K, d), bias (K,), x (d,) in float64.
 
     A score above ``largest``, the largest number of the net's type, is an error.

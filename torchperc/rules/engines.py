@@ -96,7 +96,10 @@ def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
     own = type(problem).own_engine
     if own is not None and (engine != "reference" or not problem.can_compile):
         return own
-    return compiled if problem.can_compile and engine != "reference" else reference
+    kind: Any = type(problem)  # which has both engines of its own if coefficients depend on the scores
+    if problem.can_compile and engine != "reference":
+        return getattr(kind, "compiled", compiled)
+    return getattr(kind, "reference", reference)
 
 
 def _own(engine: Engine, problem: Problem, weights: Weights, ids: Array) -> Mistakes:

@@ -68,7 +68,7 @@ class MistakeLog:
         return f"MistakeLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
 
     def __getitem__(self, j: int) -> Mistake:
-        found = Mistake(*(column.take([j]).tolist()[0] for column in self.mistakes))
+        found: Mistake = self.mistakes.entry(*(column.take([j]).tolist()[0] for column in self.mistakes))
         return found._replace(coef=found.coef * self.problem.scale)
 
     def __iter__(self) -> Iterator[Mistake]:

@@ -21,7 +21,8 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
 from torchperc._files import write_atomically
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule
+from torchperc.rules.decision import PerceptronRule, Rule
+from torchperc.rules.family import RuleProblem, ShrinkingMistakes, check_rule
 from torchperc.rules.kernel import KERNELS, Kernel, KernelProblem
 from torchperc.rules.problem import Array, JointProblem, Mistakes, Problem, Weights
 from torchperc.samples.mapped import as_samples
@@ -115,13 +116,15 @@ def _assemble(
     about: dict[str, Any], arrays: dict[str, Array], y: Array, samples: Samples, kernel: Any, features: Any
 ) -> _Parts:
     """Return the parts of a log from checked arrays."""
-    mistakes = Mistakes(*(arrays[name] for name in Mistakes._fields))
+    kind: Any = ShrinkingMistakes if "factor" in arrays else Mistakes
+    mistakes = kind(*(arrays[name] for name in kind._fields))
     step_sizes = arrays["sample_weight"].copy()
     step_sizes[mistakes.sample] = np.abs(mistakes.coef)
-    rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))
+    rule: Rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))
+    rule = check_rule(about["rule"]) if "rule" in about else rule
     given = (samples, y, about["num_classes"], arrays["sample_weight"], step_sizes)
     common = (*given, rule, about["bias_step"], about["scale"])
-    problem, start = Problem(*common), None
+    problem, start = (RuleProblem if "rule" in about else Problem)(*common), None
     if about["kind"] == "joint":
         block = partial(tpf.joint_features, num_classes=about["num_classes"], bias=about["block_bias"])
         problem = JointProblem(*common, features=features or block)
@@ -157,8 +160,9 @@ _ARRAYS = {"index": "sample", "step": "step", "wrong": "predicted", "epoch_ends"
 def to_json(log: Any) -> str:
     """Return the log of a linear net with its data as JSON; what has its usual value is left out."""
     about, arrays = _contents(log)
-    if about["kind"] != "linear":
-        raise ValueError(f"a log of a {about['kind']} run has no weights for each feature; save it as .npz")
+    if about["kind"] != "linear" or "rule" in about:
+        kind = "run of another rule than the perceptron" if "rule" in about else f"{about['kind']} run"
+        raise ValueError(f"a log of a {kind} is not for the interactive page; save it as .npz")
     arrays["coef"] = arrays["coef"] * about["scale"]
     entries: dict[str, Any] = {
         "format": JSON_FORMAT,
@@ -256,6 +260,7 @@ def _validate_arrays(about: dict[str, Any], arrays: dict[str, Array], labels: Ar
     _check_integers("wrong", arrays["predicted"], count, *((-1, 2) if classes is None else (0, classes)))
     _check_integers("epoch_ends", ends, ends.size, 0, steps + 1)
     shapes: dict[str, tuple[int, ...]] = {"coef": (count,), "sample_weight": (len(labels),)}
+    shapes |= {"factor": (count,)} if "rule" in about and check_rule(about["rule"]).shrinks else {}
     if about["kind"] == "linear":
         shapes |= {"weight": (classes or 1, width), "bias": (classes or 1,)}
     if about["kind"] == "joint":

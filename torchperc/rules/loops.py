@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from torchperc.rules import decision
-from torchperc.rules.decision import UNCLEAR
+from torchperc.rules.decision import UNCLEAR, UPDATE
 from torchperc.samples.loops import SUM, add, dot, dots, loop, of_class, row, squares
 
 predicted_as = njit(decision.predicted_as)
@@ -145,9 +145,74 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
     return ids.size, made
 
 
+@njit
+def shrink(columns, w, b, a, f):
+    """Multiply weights by f and return 1; with short CSR rows they are a·w, and a alone is changed where possible."""
+    if columns is not None and 16 * columns.size < w.size and 2.0**-20 < a * f < 2.0**20:
+        return a * f
+    if a * f != 1.0:
+        w *= w.dtype.type(a * f)
+        b *= b.dtype.type(a * f)
+    return 1.0
+
+
 @loop()
-def replay(rows, ids, labels, predicted, coefs, w, b, bias_step):
-    """Make the updates of mistakes again, in their order."""
+def squared_norms(rows, out):
+    """Compute ‖x‖² of all samples."""
+    for i in range(out.size):
+        out[i] = squares(row(rows, i)[0])
+
+
+@loop()
+def learn_by_rule(
+    rows, ids, y, step_sizes, required, w, b, bias_step, tie, step, parameters, counts, norm, k, at, predicted, coefs,
+    factors,
+):  # fmt: skip
+    """Present samples to any rule, see :class:`torchperc.rules.family.RuleProblem`; −1 if a score overflows.
+
+    Decides by rounded scores; fills ``at``, ``predicted``, ``coefs`` and ``factors`` and returns the number of updates.
+    """
+    a, made, scores, level = 1.0, 0, np.empty(b.size, w.dtype), math.sqrt(k) if counts else 1.0
+    for p in range(ids.size):
+        i = ids[p]
+        x, columns = row(rows, i)
+        label, margin = y[i], required[i] / level
+        if w.ndim == 1:
+            found, m = -label, label * a * (dot(x, columns, w) + b[0])
+            if m > margin or (m == margin and tie != UPDATE):
+                continue
+        else:
+            dots(x, columns, w, scores)
+            for j in range(b.size):
+                scores[j] = a * (scores[j] + b[j])
+            found = predicted_as(scores, label, tie, margin, 0.0)
+            if found == label:
+                continue
+            m = np.float64(scores[label]) - np.float64(scores[found])
+        if not abs(m) < np.inf:
+            return -1
+        squared = (squares(x) + bias_step) * min(2, w.ndim)
+        c, f = step(m, squared, norm, k, parameters)
+        c *= step_sizes[i]
+        a = shrink(columns, w, b, a, f)
+        update(x, columns, label, found, (c * label if w.ndim == 1 else c) / a, w, b, bias_step)
+        at[made], predicted[made], coefs[made], factors[made] = p, found, c, f
+        norm = max(0.0, f * f * norm + 2.0 * f * c * m + c * c * squared)
+        made, k = made + 1, k + 1.0
+        level = math.sqrt(k) if counts else 1.0
+    if a != 1.0:
+        shrink(None, w, b, a, 1.0)
+    return made
+
+
+@loop()
+def replay(rows, ids, labels, predicted, coefs, factors, w, b, bias_step):
+    """Make the updates of mistakes again, in their order; ``factors`` are those of rules that shrink, or ``None``."""
+    a = 1.0
     for p in range(ids.size):
         x, columns = row(rows, ids[p])
-        update(x, columns, labels[p], predicted[p], coefs[p], w, b, bias_step)
+        if factors is not None:
+            a = shrink(columns, w, b, a, factors[p])
+        update(x, columns, labels[p], predicted[p], coefs[p] / a, w, b, bias_step)
+    if a != 1.0:
+        shrink(None, w, b, a, 1.0)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchperc._checks import Data, check_labels, weights_overflow
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host, predicted_as
+from torchperc.rules.decision import PerceptronRule, RoundingBound, Rule, decide_exactly, host, predicted_as
 from torchperc.rules.models import LinearModel, Model, blocks, in_blocks
 from torchperc.samples.mapped import Chunked, as_samples
 from torchperc.samples.rows import Array as Array
@@ -63,15 +63,20 @@ class Mistakes(NamedTuple):
         """Return the mistakes of several parts, one after the other."""
         if len(parts) == 1:
             return parts[0]
-        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+        return type(parts[0])(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+
+    @staticmethod
+    def entry(*values: Any) -> Mistake:
+        """Return one mistake."""
+        return Mistake(*values)
 
     def rows(self) -> Iterator[Mistake]:
         """Yield one mistake after the other."""
-        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in self), strict=True))
+        return (self.entry(*entry) for entry in zip(*(column.tolist() for column in self), strict=True))
 
     def part(self, first: int, end: int) -> Mistakes:
         """Return mistakes ``first`` to ``end`` − 1."""
-        return Mistakes(*(column[first:end] for column in self))
+        return type(self)(*(column[first:end] for column in self))
 
     def moved(self, samples: int, steps: int) -> Mistakes:
         """Return the same mistakes with larger sample numbers and later steps."""
@@ -133,7 +138,7 @@ class Problem:
     num_classes: int | None
     sample_weight: Array
     step_sizes: Array
-    rule: PerceptronRule = CLASSIC
+    rule: Rule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
     own_engine: ClassVar[Callable[..., Mistakes] | None] = None  # instead of the compiled loops of linear nets
@@ -175,7 +180,7 @@ class Problem:
 
     # --- one update ---
 
-    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
+    def predict(self, weights: Weights, i: int, rule: Rule | None = None) -> int:
         """Return the wrong class sample i is predicted as, or its label if it is no mistake."""
         columns, x = self.samples.row(i)
         weight, bias = map(host, weights)
@@ -195,6 +200,13 @@ class Problem:
             if self.bias_step:
                 weights.bias[k].add_(c * self.bias_step)
 
+    def redo(self, weights: Weights, mistake: Mistake) -> None:
+        """Make the update of a mistake again in place."""
+        self.update(weights, mistake.sample, mistake.predicted, abs(mistake.coef))
+
+    def count_from(self, made: int) -> None:
+        """Continue after this number of updates, which some rules count."""
+
     # --- scores and decisions of all samples ---
 
     def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
@@ -212,7 +224,7 @@ class Problem:
             return 0.0
         return bound.error(size)
 
-    def mistakes(self, weights: Weights, rule: PerceptronRule | None = None) -> Array:
+    def mistakes(self, weights: Weights, rule: Rule | None = None) -> Array:
         """Return which training samples are mistakes now, near ties decided exactly: bool (N,)."""
         rule = rule or self.rule
         found, near = self._by_scores(weights, self.samples, self.y, rule)
@@ -225,7 +237,7 @@ class Problem:
             found[i] = self.predict(weights, i, rule) != self.y[i]
         return found
 
-    def _by_scores(self, weights: Weights, samples: Samples, y: Array, rule: PerceptronRule) -> tuple[Array, Array]:
+    def _by_scores(self, weights: Weights, samples: Samples, y: Array, rule: Rule) -> tuple[Array, Array]:
         """Return which samples are mistakes by their rounded scores, and the numbers of those too near to tell."""
         scores = torch.from_numpy(host(self.scores(weights, samples)))
         scores = scores.squeeze(-1) if self.num_classes is None else scores
@@ -269,8 +281,8 @@ class Problem:
     def replay(self, weights: Weights, mistakes: Mistakes) -> None:
         """Make the updates of these mistakes again in place, rounding as training did."""
         if not self.can_compile:
-            for i, _, coef, predicted in mistakes.rows():
-                self.update(weights, i, predicted, abs(coef))
+            for mistake in mistakes.rows():
+                self.redo(weights, mistake)
             return
         from torchperc.rules import loops
 
@@ -278,9 +290,8 @@ class Problem:
         for part, _, local in self.parts(mistakes.sample):
             some = mistakes.part(done, done + len(local))
             label = part.y[local] if self.num_classes else np.ones_like(local)  # one score: the label is in coef
-            loops.replay(
-                part.samples.loop_arrays(), local, label, some.predicted, some.coef, *loop_weights, self.bias_step
-            )
+            of_each = (local, label, some.predicted, some.coef, getattr(some, "factor", None))
+            loops.replay(part.samples.loop_arrays(), *of_each, *loop_weights, self.bias_step)
             done += len(local)
 
     def loop_weights(self, weights: Weights) -> tuple[Array, Array]:
@@ -349,8 +360,8 @@ class Problem:
                 yield block, first, self.labels(host(self.state_scores(part.double(), weight, bias)))
             first += len(states)
             states = []
-            for i, _, coef, predicted in mistakes.part(first - 1, first - 1 + at_once).rows():
-                self.update(weights, i, predicted, abs(coef))
+            for mistake in mistakes.part(first - 1, first - 1 + at_once).rows():
+                self.redo(weights, mistake)
                 states.append(weights.clone())
 
     def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
@@ -388,7 +399,11 @@ class Problem:
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
         about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
-        return {**about, **self.rule._asdict(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+        return {**about, **self.about_rule(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+
+    def about_rule(self) -> dict[str, Any]:
+        """Return the rule as plain data: of the perceptron its tie and margin."""
+        return vars(self.rule) if isinstance(self.rule, PerceptronRule) else self.rule.describe()
 
     def samples_like(self, X: Data, name: str = "X") -> Samples:
         """Return checked samples of the width, type and device of the training samples."""
@@ -419,7 +434,7 @@ class JointProblem(Problem):
     can_compile = False
     near_ties_exact = False
 
-    def predict(self, weights: Weights, i: int, rule: PerceptronRule | None = None) -> int:
+    def predict(self, weights: Weights, i: int, rule: Rule | None = None) -> int:
         """Return the wrong class sample i is predicted as by its scores, or its label if it is no mistake."""
         rule = rule or self.rule
         scores = self._phi(i) @ weights.weight[0]

@@ -87,15 +87,14 @@ class Sweep:
         return float(self.bounds().max())
 
     def bounds(self, gamma: float | None = None) -> Tensor:
-        """The mistake bound of each member, (R² + 2m/η)/γ²; infinite if γ is unknown: (M,).
+        """The mistake bound of each member, by its rule; infinite if γ is unknown: (M,).
 
         Args:
             gamma: a margin that some unit vector has on the data; by default the largest that a member reached.
         """
         best = self.gamma if gamma is None else check_number("gamma", gamma, above=0)
-        extra = torch.tensor([2 * member.margin / member.lr for member in self.members], dtype=torch.float64)
-        squared = self.radius**2 + extra
-        return squared / best**2 if best else torch.full_like(squared, torch.inf)
+        found = [each.rule.bound(self.radius**2, best, each.lr) if best else math.inf for each in self._trainers]
+        return torch.tensor(found, dtype=torch.float64)
 
     def trainer(self, m: int) -> RuleTrainer:
         """Return a trainer that repeats member m's run."""
@@ -116,6 +115,7 @@ def sweep(
     num_classes: int | None = None,
     dtype: torch.dtype | None = None,
     n_jobs: int | None = None,
+    rule: Any = None,
 ) -> Sweep:
     """Run the rule from zero weights in every combination of order, learning rate and margin.
 
@@ -133,6 +133,7 @@ def sweep(
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
         n_jobs: number of joblib workers (−1: all), of the backend that ``joblib.parallel_config`` names. By default
             this process runs the members on a thread per core.
+        rule: of all members, as for :class:`RuleTrainer`.
 
     Shape:
         X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
@@ -155,7 +156,8 @@ def sweep(
     if not runs:
         raise ValueError("orders, seeds, lr and margin must not be empty")
     trainers = tuple(
-        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin) for m, order in runs
+        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin, rule=rule)
+        for m, order in runs
     )
     problem, _, ids = trainers[0].problem_for(zero_net(rows, num_classes), rows, labels, None, None, 1.0)
     run = partial(_run, problem=problem)

@@ -216,7 +216,7 @@ class ChainProblem(Problem):
         wrong = flat(mistakes.predicted)
         loops.replay(data, self.samples.offsets, self.tags, mistakes.sample, mistakes.coef, wrong, arrays)
 
-    def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Any:
+    def mistakes(self, weights: Any, rule: Any = None) -> Any:
         """Return which sequences are decided wrongly now: bool (N,)."""
         return np.logical_or.reduceat(weights.decode(self.samples) != self.tags, self.samples.offsets[:-1])
 

@@ -23,7 +23,7 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, seed_of
 
-_TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "kernel", "degree", "gamma", "prove")
+_TRAINER = ("lr", "tie", "bias_step", "select", "engine", "margin", "rule", "kernel", "degree", "gamma", "prove")
 """Parameters that RuleTrainer has, too."""
 
 
@@ -53,6 +53,7 @@ class PerceptronClassifier(LinearClassifier):
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
             ``coef_`` are the averaged weights), ``"pocket"`` (fewest errors among the longest runs without a mistake),
             or ``"best-validation"``, for which ``validation_fraction`` is held out.
+        rule: another rule than the perceptron, as for :class:`torchperc.RuleTrainer`.
         margin: the required margin, a slack y·s that every sample must exceed; 0 is the classic rule.
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
@@ -100,6 +101,7 @@ class PerceptronClassifier(LinearClassifier):
     bias_step: str | None = None
     select: str = "last"
     margin: float = 0.0
+    rule: Any = None
     kernel: str | Callable[[Any, Any], Any] | None = None
     degree: int | None = None
     gamma: float | None = None

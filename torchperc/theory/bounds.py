@@ -23,12 +23,14 @@ def mistake_bound(
     num_classes: int | None = None,
     margin: float = 0.0,
     lr: float = 1.0,
+    rule: Any = None,
 ) -> float:
     """Return the maximum number of mistakes of the rule from zero weights, in any order: (R/γ)².
 
     With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c², and by
     ``distributed="mix"`` Σ|coef|/η of the log. γ is the largest margin with a regularized bias: with the geometric
-    one, which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
+    one, which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md. It is
+    infinite if ``gamma`` is not positive, if no weights were found that separate the data, or if none is proved.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -38,9 +40,7 @@ def mistake_bound(
         num_classes: K, or ``None`` for two classes by one score.
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
-
-    Returns:
-        The bound; infinity if ``gamma`` is not positive, or if no weights were found that separate the data.
+        rule: a rule of :mod:`torchperc.rules`, whose own bound is returned.
 
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -54,7 +54,8 @@ def mistake_bound(
         gamma = max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=num_classes).margin
     if check_number("gamma", gamma) <= 0:
         return math.inf
-    return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
+    squared = points.squared_radius(num_classes)
+    return float(rule.bound(squared, gamma, lr)) if rule is not None else (squared + 2 * margin / lr) / gamma**2
 
 
 def inseparable_bound(
