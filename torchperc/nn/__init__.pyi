@@ -18,4 +18,3 @@ from .modules import JointPerceptron as JointPerceptron
 from .modules import MulticlassPerceptron as MulticlassPerceptron
 from .modules import Perceptron as Perceptron
 from .threshold import ThresholdNet as ThresholdNet
-from .threshold import Unit as Unit

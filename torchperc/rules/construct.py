@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels
 from torchperc.nn.functional import decide
 from torchperc.nn.modules import Perceptron
-from torchperc.nn.threshold import ThresholdNet, Unit
+from torchperc.nn.threshold import ThresholdNet
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
@@ -31,50 +31,47 @@ class BuildStep:
     Args:
         role: what the unit is for.
         net: the net after the step.
-        errors: the number of samples that this net decides wrongly.
-        corrected: the samples that were wrong before the step and are right after it; at first, those that are right.
-        spoiled: the samples that were right before and are wrong after it.
-        result: the unit's pocket run with its log; ``None`` for an epoch, and where all targets are of one class.
-        constructed: whether the unit is the one of the theorem's proof, because the pocket's corrects too little.
+        wrong: the samples that this net decides wrongly, by number.
+        corrected: the samples that were wrong before, and are right now; after the first step, those that are right.
+        result: the unit's pocket run with its log; ``None`` for an epoch, and where all its targets are equal.
+        constructed: whether the unit is that of the theorem's proof, because the pocket's leaves too many errors.
     """
 
     role: str
     net: ThresholdNet
-    errors: int
+    wrong: Tensor
     corrected: Tensor
-    spoiled: Tensor
-    result: RuleResult | None = None
-    constructed: bool = False
+    result: RuleResult | None
+    constructed: bool
+
+    @property
+    def errors(self) -> int:
+        """The number of samples that the net decides wrongly."""
+        return len(self.wrong)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BuildResult:
-    """What :func:`build` returns: the net, the steps that led to it, and why they ended.
+    """What :func:`build` returns: net and errors of the best step, all steps, and why they ended with errors left.
 
     Example:
         >>> import torchperc as tp
         >>> result = build(*tp.data.gate("XOR"), method="upstart")
         >>> [(step.role, step.errors) for step in result.steps]
-        [('first unit', 1), ('daughter of unit 1, which corrects +1', 0)]
+        [('first unit', 1), ('daughter of unit 1 where it says +1', 0)]
     """
 
     method: str
     net: ThresholdNet
+    errors: int
     steps: tuple[BuildStep, ...]
-    updates: int  # of all units
-    errors: int  # training samples that the net decides wrongly
-    X: Tensor
-    y: Tensor
-    reason: str = ""  # why building ended with errors left
+    updates: int
+    reason: str = ""
 
     def __repr__(self) -> str:
-        return f"BuildResult({self.sentence})"
-
-    @property
-    def sentence(self) -> str:
-        """What was built, and why building ended with errors left, in words."""
-        units, wrong = f"{self.net.units} unit{'s' * (self.net.units != 1)}", f"{self.errors} of {len(self.y)} samples"
-        return f"{self.method}: {units} after {self.updates} updates, {wrong} wrong" + f"; {self.reason}" * bool(self.reason)
+        units = f"{self.net.units} unit{'s' * (self.net.units != 1)}"
+        text = f"BuildResult({self.method}: {units} after {self.updates} updates, {self.errors} samples wrong"
+        return f"{text}{f'; {self.reason}' if self.reason else ''})"
 
 
 def build(
@@ -82,306 +79,273 @@ def build(
     y: Data,
     method: str = "tower",
     *,
-    hidden: Sequence[int] | None = None,
+    hidden: int | None = None,
     quadratic: bool | None = None,
     max_units: int = 200,
     max_epochs: int = 100,
     seed: int = 0,
     log: Any = None,
 ) -> BuildResult:
-    """Build a net of step units that decides all samples of two classes rightly.
+    """Build a net of step units that decides the samples of two classes.
 
     - ``"tower"`` (Gallant 1990): each unit sees the inputs and the unit before it, and learns y.
     - ``"pyramid"`` (Gallant 1990): each unit sees the inputs and all units before it.
-    - ``"upstart"`` (Frean 1990): a daughter learns where its parent says +1 wrongly, and turns that round; another one
-      where it says −1 wrongly. Daughters have daughters. A daughter is finished before its sister begins.
-    - ``"tiling"`` (Mézard & Nadal 1989): a layer has a master unit that learns y, and further units that divide samples
-      of both classes on which the layer agrees; the next layer sees this layer only.
-    - ``"madaline"``, Rule II (Winter & Widrow 1988): a net of fixed shape, from random weights; on a wrong sample, the
-      hidden units with the smallest scores whose turn makes it right are turned, else the last unit.
+    - ``"upstart"`` (Frean 1990): a daughter learns where its mother says +1 wrongly and turns that round, another where
+      she says −1 wrongly; daughters have daughters. One is finished before the next begins.
+    - ``"tiling"`` (Mézard & Nadal 1989): a layer has a master, which learns y, and units that divide samples of both
+      classes for which the layer says the same. The next layer sees this one only.
+    - ``"madaline"``, Rule II (Winter & Widrow 1988): for a wrong sample, that hidden unit, or pair, is turned whose
+      scores are smallest of those that make it right; if there is none, the last unit. The shape is fixed.
 
-    The first four end without an error, by their theorems, which need a hyperplane between any one sample and all others.
-    Corners of a cube and points of a sphere have it; so has any set with the coordinate ‖x‖² (Parekh, Yang & Honavar
-    2000). Every tower or pyramid unit, every master and every daughter leaves fewer errors than there were before. Where
-    the pocket finds no such unit, it is constructed: the inside of a ball around a wrong sample is turned round. Rule II
-    has no such theorem; the net is the best of all epochs.
+    The first four end without an error, if a hyperplane divides any sample from all others, as it does for corners of a
+    cube, and for any samples once ‖x‖² is among the inputs (Parekh, Yang & Honavar 2000). Each unit of a tower, pyramid
+    or upstart and each master leaves fewer errors than there were; where the pocket finds none, it is constructed: it
+    says what was said before, except in the ball around a wrong sample that corrects most. Rule II has no theorem.
 
     Args:
         X: samples (N, d).
         y: labels −1/+1.
-        method: one of the above.
-        hidden: the sizes of the hidden layers of ``"madaline"``; one layer of two units by default.
-        quadratic: append ‖x‖² to the inputs; by default if the theorems need it.
+        method: as above.
+        hidden: the number of hidden units of ``"madaline"``, by default 2.
+        quadratic: append ‖x‖² to the inputs; by default where the theorems need it.
         max_units: maximum number of units.
-        max_epochs: of each unit's training, in a new order each epoch; or of Rule II.
-        seed: random seed of orders, and of the first weights of Rule II.
-        log: called with (number of units or epochs, errors) after each step; or a Lightning logger, which gets
-            ``error/train``.
+        max_epochs: of each unit's training, every epoch in a new order; or of Rule II.
+        seed: random seed of the orders, and of the first weights of Rule II.
+        log: called with (step, errors) after every step; or a Lightning logger, which gets ``error/train``.
 
     Example:
         >>> import torchperc as tp
-        >>> build(*tp.data.gate("parity-4"), method="tower", log=print)
+        >>> build(*tp.data.gate("parity-4"), method="tower", log=print).net
         1 5
         2 1
         3 0
-        BuildResult(tower: 3 units after 1214 updates, 0 of 16 samples wrong)
+        ThresholdNet(in_features=4, units=3, quadratic=False)
     """
-    check_choice("method", method, METHODS)
-    if hidden is not None and method != "madaline":
-        raise ValueError(f"hidden={hidden!r} is the shape of method='madaline', and {method!r} has its own; leave it out")
+    if check_choice("method", method, METHODS) != "madaline" and hidden is not None:
+        raise ValueError(f"hidden={hidden!r} is for method='madaline'; {method!r} finds its own number, leave it out")
+    if not hasattr(log, "log_metrics") and not callable(log) and log is not None:
+        raise TypeError(f"log must be a function of (step, errors) or a Lightning logger, found {type(log).__name__}")
     samples = convert.features(X, dtype=torch.float64, convert=True)
-    labels, device, samples = check_labels(y, len(samples), None).cpu(), samples.device, samples.cpu()
-    _check_consistent(samples, labels)
-    quadratic = method != "madaline" and None if quadratic is None else check_bool("quadratic", quadratic)
-    most, epochs = check_int("max_units", max_units, at_least=1), check_int("max_epochs", max_epochs, at_least=1)
-    made = _Builder(samples, labels, quadratic, most, epochs, check_int("seed", seed, at_least=0), _log_to(log))
+    device, samples, labels = samples.device, samples.cpu(), check_labels(y, len(samples), None).cpu()
+    _, group = samples.unique(dim=0, return_inverse=True)
+    if len(both := torch.nonzero(torch.isin(group, group[labels > 0]) & torch.isin(group, group[labels < 0]))):
+        i, *others = torch.nonzero(group == group[both[0]])[:, 0].tolist()
+        j = next(j for j in others if labels[j] != labels[i])
+        what = f"X[{i}] and X[{j}] are equal, but y is {labels[i]} and {labels[j]}"
+        raise ValueError(f"{what}; {len(both)} samples contradict one another, leave them out")
+    made = _Builder(samples, labels, None if quadratic is None else check_bool("quadratic", quadratic), log)
+    made.most, made.epochs = (
+        check_int("max_units", max_units, at_least=1),
+        check_int("max_epochs", max_epochs, at_least=1),
+    )
+    made.random.manual_seed(check_int("seed", seed, at_least=0))
     reason = ""
     try:
         if method == "madaline":
-            made.madaline((2,) if hidden is None else hidden, seed)
+            made.madaline(check_int("hidden", 2 if hidden is None else hidden, at_least=1))
         else:
             getattr(made, method)()
     except _NoProgress as stop:
         reason = str(stop)
     getattr(log, "finalize", str)("success")
     best = min(made.steps, key=lambda step: step.errors)
-    return BuildResult(method, best.net.to(device), tuple(made.steps), made.updates, best.errors, samples, labels, reason)
-
-
-def _check_consistent(X: Tensor, y: Tensor) -> None:
-    """Refuse equal samples with different labels, which no net can tell apart."""
-    _, group = X.unique(dim=0, return_inverse=True)
-    both = torch.isin(group, group[y > 0]) & torch.isin(group, group[y < 0])
-    if both.any():
-        rows = torch.nonzero(both & (group == group[both][0]))[:, 0].tolist()
-        pair = f"X[{rows[0]}] and X[{next(k for k in rows if y[k] != y[rows[0]])}]"
-        raise ValueError(f"{pair} are equal, but y is not; {int(both.sum())} samples contradict each other; leave them out")
-
-
-def _log_to(log: Any) -> Callable[[int, int, int], None]:
-    """Return a function of (number of units, errors, samples) that tells the user's function or logger."""
-    if hasattr(log, "log_metrics"):
-        return lambda number, errors, samples: log.log_metrics({"error/train": errors / samples}, number)
-    if log is not None and not callable(log):
-        raise TypeError(f"log must be a function of (units, errors) or a Lightning logger, found {type(log).__name__}")
-    return lambda number, errors, _: None if log is None else log(number, errors)
+    return BuildResult(method, best.net.to(device), best.errors, tuple(made.steps), made.updates, reason)
 
 
 class _NoProgress(Exception):
     """Why building ends with errors left."""
 
 
-class _View(NamedTuple):
-    """What a unit sees: ``seen`` (N, m) begins with ``points`` (N, p), and ‖points‖² = seen·norm + constant."""
-
-    points: Tensor
-    seen: Tensor
-    norm: Tensor | None
-    constant: float
-
-
 class _Builder:
-    """A net under construction: its units, what each of them says of every sample, and the steps so far."""
+    """A net under construction.
 
-    def __init__(self, X: Tensor, y: Tensor, quadratic: bool | None, most: int, epochs: int, seed: int, log: Any) -> None:
-        self.X, self.y, self.most, self.epochs, self.log = X, y, most, epochs, log
-        self.random = torch.Generator().manual_seed(seed)
-        self.all, self.wrong, self.updates = torch.arange(len(y)), torch.ones(len(y), dtype=torch.bool), 0
-        self.steps, self.units, self.said = list[BuildStep](), list[Unit](), list[Tensor]()
-        self.last: tuple[RuleResult | None, bool] = (None, False)
-        # where ‖x‖² is affine in x on all samples, as on the corners of a cube, a ball is a half-space already
-        squares, known = X.square().sum(1, keepdim=True), torch.cat((X, X.new_ones(len(X), 1)), 1)
-        affine = torch.linalg.lstsq(known, squares, driver="gelsd").solution[:, 0]
-        exact = bool((known @ affine - squares[:, 0]).abs().max() <= 1e-10 * squares.max())
-        self.quadratic = not exact if quadratic is None else quadratic
+    ``seen`` (N, 1 + m + K) holds 1, m inputs and what K units say of every sample; ``weight`` (K, 1 + m + K) has a row for
+    each unit. ``norm`` (1 + m,) are factors with ‖x‖² = seen·norm, if there are any.
+    """
+
+    def __init__(self, X: Tensor, y: Tensor, quadratic: bool | None, log: Any) -> None:
+        self.X, self.y, self.log, self.random, self.updates = X, y, log, torch.Generator(), 0
+        self.steps, self.all = list[BuildStep](), torch.arange(len(y))
+        squares, self.seen = X.square().sum(1, keepdim=True), F.pad(X, (1, 0), value=1.0)
+        self.norm: Tensor | None = torch.linalg.lstsq(self.seen, squares, driver="gelsd").solution[:, 0]
+        if (
+            self.seen @ self.norm - squares[:, 0]
+        ).abs().max() > 1e-10 * squares.max():  # not so on the corners of a cube
+            self.norm = None
+        self.quadratic = self.norm is None if quadratic is None else quadratic
         if self.quadratic:
-            X, affine, exact = torch.cat((X, squares), 1), torch.eye(X.shape[1] + 2).to(X)[-2], True
-        self.inputs = _View(self.X, X, affine[:-1] if exact else None, float(affine[-1]))
-
-    def view(self, sources: Sequence[int] = (), deep: bool = False) -> _View:
-        """Return what a unit sees: the inputs, unless it is ``deep``, and what other units say."""
-        said = torch.stack([self.said[k] for k in sources], 1).to(self.X) if sources else self.X[:, :0]
-        if deep:
-            return _View(said, said, torch.zeros(len(sources)).to(said), len(sources))
-        points, seen, norm, constant = self.inputs
-        norm = None if norm is None else torch.cat((norm, norm.new_zeros(len(sources))))
-        return _View(points, torch.cat((seen, said), 1), norm, constant)
+            self.seen, self.norm = torch.cat((self.seen, squares), 1), F.pad(X.new_ones(1), (X.shape[1] + 1, 0))
+        self.weight, self.first = X.new_zeros(0, self.seen.shape[1]), self.seen.shape[1]
 
     def train(
-        self, targets: Tensor, rows: Tensor, allowed: int | None, sources: Sequence[int] = (), deep: bool = False
+        self, targets: Tensor, rows: Tensor, allowed: int | None, units: Sequence[int] = (), deep: bool = False
     ) -> int:
         """Add a unit with at most ``allowed`` errors on rows, or one that divides them if it is ``None``.
 
-        The constructed unit repeats the last of its sources outside a ball; without sources, or to divide, it says −1.
+        It sees the inputs, unless it is ``deep``, and other units. If it must be constructed, it says outside its ball what
+        the last of these units says, or −1 where there is none or where it is to divide.
         """
-        if len(self.units) == self.most:
+        if (number := len(self.weight)) == self.most:
             raise _NoProgress(f"max_units={self.most} is reached")
-        view, labels, carried = self.view(sources, deep), targets[rows], bool(sources) and allowed is not None
-        seen = torch.cat((view.seen, view.seen.new_ones(len(targets), 1)), 1)
+        inputs = [] if deep else [*range(1, self.first)]
+        columns, labels = [0, *inputs, *(self.first + k for k in units)], targets[rows]
+        seen, weight, self.made = self.seen[:, columns], self.X.new_zeros(len(columns)), (None, False)
 
         def enough(weight: Tensor) -> bool:
             said = decide(seen @ weight)[rows]
             return bool(said.min() < said.max()) if allowed is None else int((said != labels).sum()) <= allowed
 
-        weight, self.last = seen.new_zeros(seen.shape[1]), (None, False)
         if labels.min() == labels.max():
-            weight[-1] = labels[0]
+            weight[0] = labels[0]
         else:
-            net, used = Perceptron(seen.shape[1] - 1, dtype=torch.float64), torch.zeros(len(targets)).index_fill(0, rows, 1)
-            seed = int(torch.randint(2**31, (1,), generator=self.random))
-            trainer = RuleTrainer(self.epochs, order="shuffled", select="pocket", seed=seed)
-            result = trainer.fit(net, view.seen, targets, sample_weight=used)
-            weight, self.updates = torch.cat((net.weight[0], net.bias)).detach(), self.updates + result.mistakes
-            self.last = result, not enough(weight)
-            if self.last[1]:
-                weight = _ball(view, targets, rows, self.said[sources[-1]] if carried else None)
-                if weight is None or not enough(weight):
-                    why = "no unit was found that leaves fewer errors"
-                    raise _NoProgress(why if self.quadratic else f"{why}; quadratic=True has one for any samples")
-        first = 0 if deep else self.inputs.seen.shape[1]
-        own = self.inputs.seen.new_zeros(self.inputs.seen.shape[1]) if deep else weight[:first]
-        sourced = dict(zip(sources, weight[first:-1].tolist(), strict=True))
-        self.units.append(Unit(own, float(weight[-1]), sourced))
-        self.said.append(decide(seen @ weight))
-        return len(self.units) - 1
+            net, used = (
+                Perceptron(len(columns) - 1, dtype=torch.float64),
+                torch.zeros(len(targets)).index_fill(0, rows, 1),
+            )
+            seed = int(torch.randint(2**31, (), generator=self.random))
+            result = RuleTrainer(self.epochs, order="shuffled", seed=seed).fit(
+                net, seen[:, 1:], targets, sample_weight=used
+            )
+            result = replace(result, select="pocket", model=result.log.pocket("every"))
+            result.write_to(net)
+            weight, self.updates = torch.cat((net.bias, net.weight[0])).detach(), self.updates + result.mistakes
+            self.made = result, not enough(weight)
+            if self.made[1]:
+                now = self.seen[:, columns[-1]] if units and allowed is not None else None
+                norm = F.pad(self.X.new_full((1,), len(units)), (0, len(units))) if deep else self.norm
+                if norm is not None:
+                    points = seen[:, 1:] if deep else self.X
+                    weight = _ball(points, F.pad(norm, (0, len(columns) - len(norm))), targets, rows, now)
+                if not enough(weight):
+                    more = "" if self.quadratic else "; quadratic=True leads on"
+                    raise _NoProgress(f"no further unit was found that leaves fewer errors{more}")
+        self.weight = F.pad(self.weight, (0, 1, 0, 1))
+        self.weight[-1, columns] = weight
+        self.seen = torch.cat((self.seen, decide(seen @ weight)[:, None]), 1)
+        return number
 
-    def record(self, role: str, net: ThresholdNet | int) -> int:
-        """Note a step to a net, or to the one in which a unit answers; return its errors."""
-        if isinstance(net, int):
-            net = ThresholdNet.of(self.units, self.X.shape[1], quadratic=self.quadratic, answer=net)
-        before, self.wrong = self.wrong, net.predict(self.X) != self.y
-        errors, changed = int(self.wrong.sum()), [torch.nonzero(where)[:, 0] for where in (before & ~self.wrong, self.wrong & ~before)]
-        self.steps.append(BuildStep(role, net, errors, *changed, *self.last))
-        self.log(len(self.steps), errors, len(self.y))
-        return errors
+    def net(self, weight: Tensor) -> ThresholdNet:
+        """Return the net of these weights."""
+        net = ThresholdNet(self.X.shape[1], len(weight), quadratic=self.quadratic, dtype=torch.float64)
+        net.load_state_dict({"weight": weight[:, 1:-1], "bias": weight[:, 0]})
+        return net
+
+    def record(self, role: str, net: ThresholdNet) -> int:
+        """Note a step that leads to a net; return its errors."""
+        wrong = torch.nonzero(net.predict(self.X) != self.y)[:, 0]
+        before = self.steps[-1].wrong if self.steps else self.all
+        self.steps.append(BuildStep(role, net, wrong, before[~torch.isin(before, wrong)], *self.made))
+        if hasattr(self.log, "log_metrics"):
+            self.log.log_metrics({"error/train": len(wrong) / len(self.y)}, step=len(self.steps))
+        elif self.log is not None:
+            self.log(len(self.steps), len(wrong))
+        return len(wrong)
 
     def tower(self, height: int = 1) -> None:
         """Add units that see the inputs and the last ``height`` units."""
         errors = len(self.y) + 1
         while errors:
-            count = len(self.units)
-            errors = self.record("next unit", self.train(self.y, self.all, errors - 1, range(count)[-height:]))
+            number = self.train(self.y, self.all, errors - 1, range(len(self.weight))[-height:])
+            errors = self.record(f"unit {number + 1}", self.net(self.weight))
 
     def pyramid(self) -> None:
         """Add units that see the inputs and all units."""
         self.tower(self.most)
 
     def upstart(self) -> None:
-        """Add daughters to units that are wrong, each for the samples on which its mother says the same."""
-        self.record("first unit", self.train(self.y, self.all, len(self.y)))
-        work = [(0, self.all, self.y)]
-        while work:
-            unit, rows, targets = work[-1]
-            said = self.said[unit][rows]
-            wrong = said != targets[rows]
-            if not wrong.any():
+        """Add daughters, each for samples on which her mother says the same and is wrong on some."""
+        work, role = [(self.train(self.y, self.all, len(self.y)), self.all, self.y)], "first unit"
+        while True:
+            order = [*range(self.first), *reversed(range(self.first, self.seen.shape[1]))]  # daughters before mothers
+            if not self.record(role, self.net(self.weight.flip(0)[:, order])):
+                return
+            while True:
+                mother, rows, targets = work[-1]
+                said = self.seen[rows, self.first + mother]
+                if (wrong := said != targets[rows]).any():
+                    break
                 work.pop()
-                continue
             side = int(said[wrong].max())
             part, turned = rows[said == side], torch.where(targets == side, -1, 1)
+            scores = self.seen @ self.weight[mother]
             daughter = self.train(turned, part, int(wrong[said == side].sum()) - 1)
-            own = self.units[unit]
-            weight = -side * (self.score(unit).abs().max().item() + 1)  # together with the bias more than any score
-            self.units[unit] = own._replace(bias=own.bias + weight, sources={**own.sources, daughter: weight})
-            for mother, *_ in reversed(work):
-                self.said[mother] = decide(self.score(mother))
+            turn = -side * (float(scores.abs().max()) + 1)  # added twice where the daughter says +1, else not at all
+            self.weight[mother, 0] += turn
+            self.weight[mother, self.first + daughter] = turn
+            for number, *_ in reversed(work):
+                self.seen[:, self.first + number] = decide(self.seen @ self.weight[number]).to(self.seen)
             work.append((daughter, part, turned))
-            self.record(f"daughter of unit {unit + 1} where it says {side:+d}", 0)
-
-    def score(self, unit: int) -> Tensor:
-        """Return the scores of a unit on all samples, (N,)."""
-        weight, bias, sources = self.units[unit]
-        return self.inputs.seen @ weight + bias + sum(value * self.said[k] for k, value in sources.items())
+            role = f"daughter of unit {mother + 1} where it says {side:+d}"
 
     def tiling(self) -> None:
-        """Add layers, until the master of one of them is always right."""
+        """Add layers until the master of one is right on all samples."""
         below, errors, layer = list[int](), len(self.y) + 1, 0
-        while True:
-            master, layer = self.train(self.y, self.all, errors - 1, below, bool(below)), layer + 1
-            if not (errors := self.record(f"master of layer {layer}", master)):
-                return
-            units = [master]  # which stays the last
-            while len(rows := self.mixed(units)):
-                units.insert(0, self.train(self.y, rows, None, below, bool(below)))
-                self.record(f"unit of layer {layer} that divides {len(rows)} samples", master)
+        while errors:
+            units, layer = [self.train(self.y, self.all, errors - 1, below, bool(below))], layer + 1
+            errors = self.record(f"master of layer {layer}", self.net(self.weight))
+            while errors:
+                _, group = self.seen[:, [self.first + k for k in units]].unique(dim=0, return_inverse=True)
+                sizes, sums = group.bincount(), group.bincount(self.y.double()).abs()
+                if (sizes == sums).all():  # in each group, all samples are of one class
+                    break
+                rows = torch.nonzero(group == torch.where(sizes == sums, len(group) + 1, sizes).argmin())[:, 0]
+                units.insert(0, self.train(self.y, rows, None, below, bool(below)))  # the master stays the last
+                self.record(f"unit of layer {layer} that divides {len(rows)} samples", self.steps[-1].net)
             below = units
 
-    def mixed(self, units: list[int]) -> Tensor:
-        """Return the smallest set of samples of both classes of which all these units say the same."""
-        _, group = torch.stack([self.said[k] for k in units], 1).unique(dim=0, return_inverse=True)
-        sizes = group.bincount()
-        sizes[group.bincount(self.y.double()).abs() == sizes] = len(group) + 1  # these are of one class
-        return torch.nonzero(group == sizes.argmin())[:, 0] if sizes.min() <= len(group) else group[:0]
+    def madaline(self, hidden: int) -> None:
+        """Train a net of fixed shape by MADALINE Rule II."""
+        sees = torch.zeros(hidden + 1, self.first + hidden + 1, dtype=torch.float64).numpy()
+        sees[:, 0], sees[:-1, 1 : self.first], sees[-1, self.first : -1] = 1, 1, 1
+        weight = sees * (2 * torch.rand(sees.shape, dtype=torch.float64, generator=self.random).numpy() - 1)
+        self.made = None, False
 
-    def madaline(self, hidden: Sequence[int], seed: int) -> None:
-        """Turn hidden units of small scores where that makes a wrong sample right, epoch by epoch."""
-        net = ThresholdNet(self.X.shape[1], (*hidden, 1), quadratic=self.quadratic, init="uniform", seed=seed, dtype=torch.float64)
-        widths = (self.inputs.seen.shape[1], *net.sizes)
-        parts = [
-            torch.cat((layer.weight[:, -width:], layer.bias[:, None]), 1).detach().numpy()
-            for layer, width in zip(net.layers, widths, strict=False)
-        ]
-
-        def run(x: Any, at: int = -1, turned: Any = ()) -> tuple[int, list[Any], list[Any]]:
-            seen, scores = [np.append(x, 1.0)], []
-            for k, part in enumerate(parts):
-                scores.append(part @ seen[-1])
-                said = np.where(scores[-1] >= 0, 1.0, -1.0)
-                if k == at:
-                    said[list(turned)] *= -1
-                seen.append(np.append(said, 1.0))
-            return int(seen[-1][0]), scores, seen
+        def run(x: Any, turned: Sequence[int] = ()) -> tuple[Any, Any]:
+            seen = np.append(x, np.zeros(hidden + 1))
+            scores = weight @ seen
+            seen[self.first : -1] = np.where(scores[:-1] >= 0, 1, -1)
+            seen[[self.first + k for k in turned]] *= -1
+            scores[-1] = weight[-1] @ seen
+            return seen, scores
 
         for epoch in range(1, self.epochs + 1):
             for i in torch.randperm(len(self.y), generator=self.random).tolist():
-                x, label = self.inputs.seen[i].numpy(), int(self.y[i])
-                said, scores, seen = run(x)
-                if said == label:
+                x, right = self.seen[i].numpy(), bool(self.y[i] > 0)
+                seen, scores = run(x)
+                if (scores[-1] >= 0) == right:
                     continue
-                at, turned = len(hidden), (0,)
-                for k in range(len(hidden)):
-                    order = np.argsort(np.abs(scores[k])).tolist()
-                    trials = (*combinations(order, 1), *combinations(order, 2))
-                    found = [trial for trial in trials if run(x, k, trial)[0] == label]
-                    if found: 
-                        at, turned = k, found[0]
-                        break
-                for k in turned:  # by LMS: the score becomes ±1 on the other side
-                    goal = -1.0 if scores[at][k] >= 0 else 1.0
-                    parts[at][k] += (goal - scores[at][k]) * seen[at] / (seen[at] @ seen[at])
+                order = np.abs(scores[:-1]).argsort().tolist()
+                trials = [*combinations(order, 1), *combinations(order, 2)]
+                turned = next((trial for trial in trials if (run(x, trial)[1][-1] >= 0) == right), (hidden,))
+                for k in turned:  # by least mean squares: the score becomes 1 on the other side
+                    step = (-1.0 if scores[k] >= 0 else 1.0) - scores[k]
+                    weight[k] += step * sees[k] * seen / (sees[k] * seen * seen).sum()
                 self.updates += len(turned)
-            net = copy.deepcopy(net)
-            with torch.no_grad():
-                for layer, part in zip(net.layers, parts, strict=True):
-                    layer.weight.zero_()
-                    layer.weight[:, 1 - part.shape[1]:], layer.bias[:] = torch.from_numpy(part[:, :-1]), torch.from_numpy(part[:, -1])
-            if not self.record(f"epoch {epoch}", net):
+            if not self.record(f"epoch {epoch}", self.net(torch.from_numpy(weight))):
                 return
-        raise _NoProgress(f"max_epochs={self.epochs} is reached; other seeds or more hidden units may do better")
+        raise _NoProgress(f"max_epochs={self.epochs} is reached; try another seed, or more hidden units")
 
 
-def _ball(view: _View, targets: Tensor, rows: Tensor, carried: Tensor | None) -> Tensor | None:
-    """Return weights and bias of a unit that turns round what is said in a ball, the one that corrects most.
+def _ball(points: Tensor, norm: Tensor, targets: Tensor, rows: Tensor, now: Tensor | None) -> Tensor:
+    """Return weights of a unit that says what is said now, except in the ball around a wrong sample that corrects most.
 
-    Let a be the largest squared distance of a sample from the centre p inside the ball, b the smallest outside, M the
-    largest of all. With D = (M + b)/2 and c = (M − a)/2, the score D − ‖x − p‖² + c·o has the sign of o = ±1 outside,
-    and is positive inside; so does the opposite for −1.
+    Let p be the centre, a the largest squared distance inside, b the smallest outside, M the largest of all, D = (M + b)/2
+    and c = (M − a)/2. The score D − ‖x − p‖² + c·o is then positive inside, and has the sign of o = ±1 outside. ``norm``
+    has the factors of ‖x‖² for what the unit sees, of which ``now`` is the last.
     """
-    points, seen, norm, constant = view
-    now = torch.full_like(targets, -1) if carried is None else carried
-    wrong = rows[now[rows] != targets[rows]][:_CENTRES]
-    if norm is None:
-        return None
-    distance = torch.cdist(points[wrong], points[rows], compute_mode="donot_use_mm_for_euclid_dist").square()
+    said = torch.full_like(targets, -1) if now is None else now.long()
+    centres = rows[said[rows] != targets[rows]][:_CENTRES]
+    distance = torch.cdist(points[centres], points[rows], compute_mode="donot_use_mm_for_euclid_dist").square()
     near, order = distance.sort(1)
-    side, gap = targets[wrong], near.diff(dim=1)
-    fits = torch.where(targets[rows][order] == side[:, None], 1.0, -1.0)
-    gain = fits.masked_fill(now[rows][order] == side[:, None], 0.0).cumsum(1)[:, :-1]
-    value = (gain + gap / (2 * gap.max())).masked_fill(gap <= 0, -torch.inf)  # of equal gains the widest gap
+    side, gap = targets[centres], near.diff(dim=1)
+    gain = torch.where(targets[rows][order] == side[:, None], 1.0, -1.0)
+    gain = gain.masked_fill(said[rows][order] == side[:, None], 0.0).cumsum(1)[:, :-1]
+    value = (gain + gap / (2 * gap.max())).masked_fill(gap <= 0, -torch.inf)  # of equal gains, the widest gap
     k, size = divmod(int(value.argmax()), gap.shape[1])
-    p, inside, outside, farthest = points[wrong[k]], near[k, size], near[k, size + 1], near[k, -1]
-    weight = torch.cat((-norm, ((farthest + outside) / 2 - p @ p - constant)[None]))
-    weight[: len(p)] += 2 * p
+    p, inside, outside, farthest = points[centres[k]], near[k, size], near[k, size + 1], near[k, -1]
+    weight = -norm
+    weight[0] += (farthest + outside) / 2 - p @ p
+    weight[1 : len(p) + 1] += 2 * p
     weight *= side[k]
-    weight[-1 if carried is None else -2] += (inside - farthest) / 2 * (1 if carried is None else -1)
+    weight[0 if now is None else -1] += (farthest - inside) / 2 * (-1 if now is None else 1)
     return weight
