@@ -19,6 +19,7 @@ from torchperc.nn.heads import Head
 from torchperc.nn.modules import Perceptron
 from torchperc.plots import style
 from torchperc.plots.classifiers import Grid, Plane, axes_around, check_log, classifier, feature_plane, plane_of
+from torchperc.rules.construct import BuildResult
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -128,8 +129,39 @@ class DecisionRegionDisplay(style.Display):
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
 
 
+class _Panels(style.Display):
+    """A panel for each of some states, in rows of up to six; a display says how to draw one."""
+
+    states: Sequence[int]
+    names: tuple[str, str]
+    _legend_inside = False  # panels are too small
+    _draw_state: Callable[[style.Axes, int, float], tuple[list[Any], Any]]
+    _title: Callable[[int], str]
+
+    def _place(self, ax: Any) -> style.Place:
+        columns = min(6, len(self.states))
+        side = min(6.6 / columns, 3.6)
+        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
+        return style.panels(ax, len(self.states), columns, size)
+
+    def _draw(self) -> None:
+        self.boundary_, self.ring_ = [], []
+        count, columns = len(self.states), min(6, len(self.states))
+        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
+            lines, ring = self._draw_state(panel, t, 26)
+            self.boundary_.append(lines)
+            self.ring_.append(ring)
+            panel.set_title(self._title(t), fontsize=9, pad=3)
+            panel.locator_params(nbins=3)
+            left, lowest = k % columns == 0, k + columns >= count
+            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
+            across, up = (style.shortened(name, 70 // columns) for name in self.names)
+            panel.set_xlabel(across if lowest else "", fontsize=8)
+            panel.set_ylabel(up if left else "", fontsize=8)
+
+
 @dataclass(eq=False, repr=False)
-class PathDisplay(style.Display):
+class PathDisplay(_Panels):
     """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
 
     After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` at the start, where
@@ -146,7 +178,6 @@ class PathDisplay(style.Display):
     states: Sequence[int]  # numbers of mistakes after which the panels are drawn
     names: tuple[str, str]
     labels: style.Labels = None
-    _legend_inside = False  # panels are too small
 
     @classmethod
     def from_log(
@@ -175,26 +206,8 @@ class PathDisplay(style.Display):
             raise ValueError(f"states={states} must be numbers from 0 (start) to {len(log)} (last mistake)")
         return cls(log, chosen, feature_plane(names).names, labels).plot(ax=ax)
 
-    def _place(self, ax: Any) -> style.Place:
-        columns = min(6, len(self.states))
-        side = min(6.6 / columns, 3.6)
-        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
-        return style.panels(ax, len(self.states), columns, size)
-
-    def _draw(self) -> None:
-        self.boundary_, self.ring_ = [], []
-        count, columns = len(self.states), min(6, len(self.states))
-        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
-            lines, ring = self._draw_state(panel, t, size=26)
-            self.boundary_.append(lines)
-            self.ring_.append(ring)
-            panel.set_title(f"mistake {t}" if t else "start", fontsize=9, pad=3)
-            panel.locator_params(nbins=3)
-            left, lowest = k % columns == 0, k + columns >= count
-            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
-            across, up = (style.shortened(name, 70 // columns) for name in self.names)
-            panel.set_xlabel(across if lowest else "", fontsize=8)
-            panel.set_ylabel(up if left else "", fontsize=8)
+    def _title(self, t: int) -> str:
+        return f"mistake {t}" if t else "start"
 
     def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
         """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
@@ -260,6 +273,57 @@ def _spread(count: int, most: int) -> list[int]:
     """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
     most = min(count, most)
     return [-(-count * k // most) for k in range(1, most + 1)] or [0]
+
+
+@dataclass(eq=False, repr=False)
+class BuildDisplay(_Panels):
+    """What a built net decides after each step: the boundary before it dashed, the samples it corrected ringed.
+
+    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the rings.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("XOR")
+        >>> display = BuildDisplay.from_result(tp.rules.build(X, y), X, y)
+        >>> [panel.get_title() for panel in display.ax_]
+        ['unit 1: 1 wrong', 'unit 2: 0 wrong']
+    """
+
+    result: BuildResult
+    X: Tensor
+    y: Tensor
+    states: Sequence[int]  # numbers of steps after which the panels are drawn
+    names: tuple[str, str]
+    labels: style.Labels = None
+
+    @classmethod
+    def from_result(
+        cls, result: BuildResult, X: Data, y: Data, *, ax: style.AnyAxes = None, max_panels: int = 18, **options: Any
+    ) -> Self:
+        """Draw a panel for each step of :func:`torchperc.rules.build`, or for ``max_panels`` spread evenly.
+
+        ``X`` and ``y`` are the samples it was built on, of two features; ``names``, ``labels`` are as for all displays.
+        """
+        samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
+        chosen = _spread(len(result.steps), check_int("max_panels", max_panels, at_least=1))
+        names, target = feature_plane(options.pop("names", None)).names, check_labels(y, len(samples), None).cpu()
+        return cls(result, samples, target, chosen, names, **options).plot(ax=ax)
+
+    def _title(self, t: int) -> str:
+        step = self.result.steps[t - 1]
+        return f"{'epoch' if self.result.method == 'madaline' else 'unit'} {t}: {step.errors} wrong"
+
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
+        before, now = (
+            Grid.of(classifier(self.result.steps[k].net), feature_plane(), self.X, 100, 0.4)
+            for k in (max(0, t - 2), t - 1)
+        )
+        dashed: dict[str, Any] = {"linestyles": "dashed", "linewidths": 1.0, "colors": "#777777"}
+        before.draw_lines(ax, [0.0] if t > 1 else [], "boundary before it", **dashed)
+        _, lines = now.draw_regions(ax, "boundary of the net")
+        ringed = torch.isin(torch.arange(len(self.y)), self.result.steps[t - 1].corrected) & (t > 1)
+        size = size if len(self.y) <= 50 else size / 2
+        return lines, now.draw_points(ax, self.X, self.y, self.labels, size, ringed, "corrected")[1]
 
 
 @dataclass(eq=False, repr=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -58,7 +59,7 @@ class BuildResult:
         >>> import torchperc as tp
         >>> result = build(*tp.data.gate("XOR"), method="upstart")
         >>> [(step.role, step.errors) for step in result.steps]
-        [('first unit', 1), ('daughter of unit 1 where it says +1', 0)]
+        [('first unit', 1), ('daughter of unit 1 where it says -1', 0)]
     """
 
     method: str
@@ -90,17 +91,17 @@ def build(
 
     - ``"tower"`` (Gallant 1990): each unit sees the inputs and the unit before it, and learns y.
     - ``"pyramid"`` (Gallant 1990): each unit sees the inputs and all units before it.
-    - ``"upstart"`` (Frean 1990): a daughter learns where its mother says +1 wrongly and turns that round, another where
+    - ``"upstart"`` (Frean 1990): a daughter learns where her mother says +1 wrongly and turns that round, another where
       she says −1 wrongly; daughters have daughters. One is finished before the next begins.
     - ``"tiling"`` (Mézard & Nadal 1989): a layer has a master, which learns y, and units that divide samples of both
       classes for which the layer says the same. The next layer sees this one only.
-    - ``"madaline"``, Rule II (Winter & Widrow 1988): for a wrong sample, that hidden unit, or pair, is turned whose
-      scores are smallest of those that make it right; if there is none, the last unit. The shape is fixed.
+    - ``"madaline"``, Rule II (Winter & Widrow 1988), a layer of fixed size: for a wrong sample, the hidden unit or pair
+      with the smallest scores whose turn makes it right is turned; if there is none, the last unit.
 
-    The first four end without an error, if a hyperplane divides any sample from all others, as it does for corners of a
-    cube, and for any samples once ‖x‖² is among the inputs (Parekh, Yang & Honavar 2000). Each unit of a tower, pyramid
-    or upstart and each master leaves fewer errors than there were; where the pocket finds none, it is constructed: it
-    says what was said before, except in the ball around a wrong sample that corrects most. Rule II has no theorem.
+    The first four end without an error if a hyperplane divides any sample from all others, as on the corners of a cube,
+    or of any samples with ‖x‖² among the inputs (Parekh, Yang & Honavar 2000). Each unit of a tower, pyramid or upstart
+    and each master leaves fewer errors than before. Where the pocket finds no such unit, it is constructed: it says
+    what was said before, except in the ball around a wrong sample that corrects most. Rule II has no theorem.
 
     Args:
         X: samples (N, d).
@@ -109,7 +110,7 @@ def build(
         hidden: the number of hidden units of ``"madaline"``, by default 2.
         quadratic: append ‖x‖² to the inputs; by default where the theorems need it.
         max_units: maximum number of units.
-        max_epochs: of each unit's training, every epoch in a new order; or of Rule II.
+        max_epochs: of each unit's training, shuffled; or of Rule II.
         seed: random seed of the orders, and of the first weights of Rule II.
         log: called with (step, errors) after every step; or a Lightning logger, which gets ``error/train``.
 
@@ -123,8 +124,11 @@ def build(
     """
     if check_choice("method", method, METHODS) != "madaline" and hidden is not None:
         raise ValueError(f"hidden={hidden!r} is for method='madaline'; {method!r} finds its own number, leave it out")
-    if not hasattr(log, "log_metrics") and not callable(log) and log is not None:
+    if log is not None and not hasattr(log, "log_metrics") and not callable(log):
         raise TypeError(f"log must be a function of (step, errors) or a Lightning logger, found {type(log).__name__}")
+    quadratic = check_bool("quadratic", quadratic) if quadratic is not None else False if method == "madaline" else None
+    most, epochs = check_int("max_units", max_units, at_least=1), check_int("max_epochs", max_epochs, at_least=1)
+    random = torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
     samples = convert.features(X, dtype=torch.float64, convert=True)
     device, samples, labels = samples.device, samples.cpu(), check_labels(y, len(samples), None).cpu()
     _, group = samples.unique(dim=0, return_inverse=True)
@@ -133,39 +137,37 @@ def build(
         j = next(j for j in others if labels[j] != labels[i])
         what = f"X[{i}] and X[{j}] are equal, but y is {labels[i]} and {labels[j]}"
         raise ValueError(f"{what}; {len(both)} samples contradict one another, leave them out")
-    made = _Builder(samples, labels, None if quadratic is None else check_bool("quadratic", quadratic), log)
-    made.most, made.epochs = (
-        check_int("max_units", max_units, at_least=1),
-        check_int("max_epochs", max_epochs, at_least=1),
-    )
-    made.random.manual_seed(check_int("seed", seed, at_least=0))
+    made = _Builder(samples, labels, quadratic, most, epochs, random, log)
     reason = ""
     try:
         if method == "madaline":
             made.madaline(check_int("hidden", 2 if hidden is None else hidden, at_least=1))
         else:
             getattr(made, method)()
-    except _NoProgress as stop:
+    except _NoProgressError as stop:
         reason = str(stop)
     getattr(log, "finalize", str)("success")
     best = min(made.steps, key=lambda step: step.errors)
-    return BuildResult(method, best.net.to(device), best.errors, tuple(made.steps), made.updates, reason)
+    return BuildResult(method, deepcopy(best.net).to(device), best.errors, tuple(made.steps), made.updates, reason)
 
 
-class _NoProgress(Exception):
+class _NoProgressError(Exception):
     """Why building ends with errors left."""
 
 
 class _Builder:
     """A net under construction.
 
-    ``seen`` (N, 1 + m + K) holds 1, m inputs and what K units say of every sample; ``weight`` (K, 1 + m + K) has a row for
-    each unit. ``norm`` (1 + m,) are factors with ‖x‖² = seen·norm, if there are any.
+    ``seen`` (N, 1 + m + K) holds 1, m inputs and what K units say of every sample, ``weight`` (K, 1 + m + K) the units.
+    ``norm`` (1 + m,) has factors with ‖x‖² = seen·norm on all samples, if there are any.
     """
 
-    def __init__(self, X: Tensor, y: Tensor, quadratic: bool | None, log: Any) -> None:
-        self.X, self.y, self.log, self.random, self.updates = X, y, log, torch.Generator(), 0
-        self.steps, self.all = list[BuildStep](), torch.arange(len(y))
+    def __init__(
+        self, X: Tensor, y: Tensor, quadratic: bool | None, most: int, epochs: int, random: torch.Generator, log: Any
+    ) -> None:
+        self.X, self.y, self.most, self.epochs, self.random, self.log = X, y, most, epochs, random, log
+        self.all, self.steps, self.updates = torch.arange(len(y)), list[BuildStep](), 0
+        self.made: tuple[RuleResult | None, bool] = None, False
         squares, self.seen = X.square().sum(1, keepdim=True), F.pad(X, (1, 0), value=1.0)
         self.norm: Tensor | None = torch.linalg.lstsq(self.seen, squares, driver="gelsd").solution[:, 0]
         if (
@@ -182,11 +184,11 @@ class _Builder:
     ) -> int:
         """Add a unit with at most ``allowed`` errors on rows, or one that divides them if it is ``None``.
 
-        It sees the inputs, unless it is ``deep``, and other units. If it must be constructed, it says outside its ball what
-        the last of these units says, or −1 where there is none or where it is to divide.
+        It sees the inputs, unless it is ``deep``, and other units. A constructed one says outside its ball what the
+        last of these units says, or −1 if there is none or it is to divide.
         """
         if (number := len(self.weight)) == self.most:
-            raise _NoProgress(f"max_units={self.most} is reached")
+            raise _NoProgressError(f"max_units={self.most} is reached")
         inputs = [] if deep else [*range(1, self.first)]
         columns, labels = [0, *inputs, *(self.first + k for k in units)], targets[rows]
         seen, weight, self.made = self.seen[:, columns], self.X.new_zeros(len(columns)), (None, False)
@@ -208,7 +210,8 @@ class _Builder:
             )
             result = replace(result, select="pocket", model=result.log.pocket("every"))
             result.write_to(net)
-            weight, self.updates = torch.cat((net.bias, net.weight[0])).detach(), self.updates + result.mistakes
+            bias, factors = (values.detach().flatten() for values in (net.get_parameter("bias"), net.weight))
+            weight, self.updates = torch.cat((bias, factors)), self.updates + result.mistakes
             self.made = result, not enough(weight)
             if self.made[1]:
                 now = self.seen[:, columns[-1]] if units and allowed is not None else None
@@ -218,7 +221,7 @@ class _Builder:
                     weight = _ball(points, F.pad(norm, (0, len(columns) - len(norm))), targets, rows, now)
                 if not enough(weight):
                     more = "" if self.quadratic else "; quadratic=True leads on"
-                    raise _NoProgress(f"no further unit was found that leaves fewer errors{more}")
+                    raise _NoProgressError(f"no further unit was found that leaves fewer errors{more}")
         self.weight = F.pad(self.weight, (0, 1, 0, 1))
         self.weight[-1, columns] = weight
         self.seen = torch.cat((self.seen, decide(seen @ weight)[:, None]), 1)
@@ -323,15 +326,15 @@ class _Builder:
                 self.updates += len(turned)
             if not self.record(f"epoch {epoch}", self.net(torch.from_numpy(weight))):
                 return
-        raise _NoProgress(f"max_epochs={self.epochs} is reached; try another seed, or more hidden units")
+        raise _NoProgressError(f"max_epochs={self.epochs} is reached; try another seed, or more hidden units")
 
 
 def _ball(points: Tensor, norm: Tensor, targets: Tensor, rows: Tensor, now: Tensor | None) -> Tensor:
     """Return weights of a unit that says what is said now, except in the ball around a wrong sample that corrects most.
 
-    Let p be the centre, a the largest squared distance inside, b the smallest outside, M the largest of all, D = (M + b)/2
-    and c = (M − a)/2. The score D − ‖x − p‖² + c·o is then positive inside, and has the sign of o = ±1 outside. ``norm``
-    has the factors of ‖x‖² for what the unit sees, of which ``now`` is the last.
+    Let p be the centre, a the largest squared distance inside, b the smallest outside, M the largest of all,
+    D = (M + b)/2 and c = (M − a)/2. The score D − ‖x − p‖² + c·o is positive inside, and has the sign of o = ±1
+    outside. ``norm`` has the factors of ‖x‖² for what the unit sees, of which ``now`` is the last.
     """
     said = torch.full_like(targets, -1) if now is None else now.long()
     centres = rows[said[rows] != targets[rows]][:_CENTRES]
