@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import shlex
 import sys
@@ -381,12 +382,14 @@ def xor(
     lr: Sequence[float] = (1.0,),
     steps: int = 5000,
     inputs: Literal["0/1", "-1/+1"] = "0/1",
+    method: Literal["gradient", "tower", "pyramid", "upstart", "tiling", "madaline"] = "gradient",
     out: str = "runs/xor",
 ) -> None:
     """Train thousands of small nets on XOR at once.
 
     Trains 2-h-1 nets by full-batch gradient descent, from many seeds at once, for every combination of the values
-    given. Prints how many solve it and how the others fail; writes pictures and results.json.
+    given. Prints how many solve it and how the others fail; writes pictures and results.json. Other methods build nets
+    of step units by the rule, one for each seed.
 
     Args:
         seeds: how many, 0, 1, 2, …
@@ -396,8 +399,16 @@ def xor(
         lr: learning rates
         steps: full-batch steps
         inputs: the truth values
+        method: how nets are trained; hidden, activation, loss, lr and steps are for gradient
         out: folder of the pictures
     """
+    if method != "gradient":
+        given = {"hidden": hidden, "activation": activation, "loss": loss, "lr": lr, "steps": steps}
+        for name, value in given.items():
+            if value != inspect.signature(xor).parameters[name].default:
+                raise ParameterError(Option(name, value), " is for ", Option("method", "gradient"), "; leave it out")
+        _xor_by_rule(method, check_int("seeds", seeds, at_least=1), inputs, output_folder(out))
+        return
     from torchperc.lab.xor import HEADS, KINDS, check_rate, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
@@ -429,3 +440,29 @@ def xor(
     heads = ("hidden", "activation", "loss", "learning rate", "solved %", "95 % interval", *KINDS[1:], "sec")
     print_table(heads, table)
     say(f"pictures and results.json are in {folder}")
+
+
+def _xor_by_rule(method: str, seeds: int, inputs: str, folder: Path) -> None:
+    """Build a net for each seed, and show units, updates and the first of them step by step."""
+    from torchperc.plots import BuildDisplay
+    from torchperc.theory.bounds import wilson
+
+    X, y = tp.data.gate("XOR")
+    X, start = X if inputs == "0/1" else 2 * X - 1, time.perf_counter()
+    built = [tp.rules.build(X, y, method, seed=seed) for seed in range(seeds)]
+    solved, units, updates = (
+        [value(each) for each in built]
+        for value in (lambda b: not b.errors, lambda b: b.net.units, lambda b: b.updates)
+    )
+    interval = wilson(sum(solved), seeds)
+    picture: Any = BuildDisplay.from_result(built[0], X, y, names=("x₁", "x₂")).figure_
+    with atomic_path(folder / "steps.png") as part:
+        picture.savefig(part, format="png")
+    found = {"method": method, "inputs": inputs, "solved": solved, "units": units, "updates": updates}
+    write_atomically(folder / "results.json", json.dumps(found, indent=1).encode())
+    say(f"XOR from {seeds:,} seeds, nets built by the rule, inputs {inputs}")
+    shown = f"{100 * sum(solved) / seeds:.1f}", "–".join(f"{100 * bound:.1f}" for bound in interval)
+    sizes = f"{min(units)}–{max(units)}" if min(units) < max(units) else str(units[0])
+    cells = (method, *shown, sizes, f"{sum(updates) / seeds:.1f}", f"{time.perf_counter() - start:.1f}")
+    print_table(("method", "solved %", "95 % interval", "units", "mean updates", "sec"), [cells])
+    say(f"steps.png and results.json are in {folder}")

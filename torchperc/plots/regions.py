@@ -286,7 +286,7 @@ class BuildDisplay(_Panels):
         >>> X, y = tp.data.gate("XOR")
         >>> display = BuildDisplay.from_result(tp.rules.build(X, y), X, y)
         >>> [panel.get_title() for panel in display.ax_]
-        ['unit 1: 1 wrong', 'unit 2: 0 wrong']
+        ['1: 1 wrong', '2: 0 wrong']
     """
 
     result: BuildResult
@@ -310,8 +310,7 @@ class BuildDisplay(_Panels):
         return cls(result, samples, target, chosen, names, **options).plot(ax=ax)
 
     def _title(self, t: int) -> str:
-        step = self.result.steps[t - 1]
-        return f"{'epoch' if self.result.method == 'madaline' else 'unit'} {t}: {step.errors} wrong"
+        return f"{t}: {self.result.steps[t - 1].errors} wrong"
 
     def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
         before, now = (
