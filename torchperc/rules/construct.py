@@ -71,8 +71,10 @@ class BuildResult:
 
     def __repr__(self) -> str:
         units = f"{self.net.units} unit{'s' * (self.net.units != 1)}"
-        text = f"BuildResult({self.method}: {units} after {self.updates} updates, {self.errors} samples wrong"
-        return f"{text}{f'; {self.reason}' if self.reason else ''})"
+        made = (
+            f"{units}, {self.updates} update{'s' * (self.updates != 1)}, {self.errors} error{'s' * (self.errors != 1)}"
+        )
+        return f"BuildResult({self.method}: {made}{f'; {self.reason}' if self.reason else ''})"
 
 
 def build(
@@ -169,11 +171,11 @@ class _Builder:
         self.all, self.steps, self.updates = torch.arange(len(y)), list[BuildStep](), 0
         self.made: tuple[RuleResult | None, bool] = None, False
         squares, self.seen = X.square().sum(1, keepdim=True), F.pad(X, (1, 0), value=1.0)
-        self.norm: Tensor | None = torch.linalg.lstsq(self.seen, squares, driver="gelsd").solution[:, 0]
-        if (
-            self.seen @ self.norm - squares[:, 0]
-        ).abs().max() > 1e-10 * squares.max():  # not so on the corners of a cube
-            self.norm = None
+        if not squares.isfinite().all():
+            raise ValueError(f"X holds {X.abs().max():g}, of which the square is too large; scale X down")
+        fitted = torch.linalg.lstsq(self.seen, squares, driver="gelsd").solution
+        exact = bool((self.seen @ fitted - squares).abs().max() <= 1e-10 * squares.max())  # as on the corners of a cube
+        self.norm = fitted[:, 0] if exact else None
         self.quadratic = self.norm is None if quadratic is None else quadratic
         if self.quadratic:
             self.seen, self.norm = torch.cat((self.seen, squares), 1), F.pad(X.new_ones(1), (X.shape[1] + 1, 0))
@@ -200,15 +202,12 @@ class _Builder:
         if labels.min() == labels.max():
             weight[0] = labels[0]
         else:
-            net, used = (
-                Perceptron(len(columns) - 1, dtype=torch.float64),
-                torch.zeros(len(targets)).index_fill(0, rows, 1),
-            )
+            net = Perceptron(len(columns) - 1, dtype=torch.float64)
+            part = torch.zeros(len(targets)).index_fill(0, rows, 1)
             seed = int(torch.randint(2**31, (), generator=self.random))
-            result = RuleTrainer(self.epochs, order="shuffled", seed=seed).fit(
-                net, seen[:, 1:], targets, sample_weight=used
-            )
-            result = replace(result, select="pocket", model=result.log.pocket("every"))
+            trainer = RuleTrainer(self.epochs, order="shuffled", seed=seed)
+            result = trainer.fit(net, seen[:, 1:], targets, sample_weight=part)
+            result = replace(result, select="pocket", model=result.log.pocket("every"))  # the best of all states
             result.write_to(net)
             bias, factors = (values.detach().flatten() for values in (net.get_parameter("bias"), net.weight))
             weight, self.updates = torch.cat((bias, factors)), self.updates + result.mistakes
@@ -220,8 +219,8 @@ class _Builder:
                     points = seen[:, 1:] if deep else self.X
                     weight = _ball(points, F.pad(norm, (0, len(columns) - len(norm))), targets, rows, now)
                 if not enough(weight):
-                    more = "" if self.quadratic else "; quadratic=True leads on"
-                    raise _NoProgressError(f"no further unit was found that leaves fewer errors{more}")
+                    remedy = "centre and scale X" if self.norm is not None else "use quadratic=True"
+                    raise _NoProgressError(f"no unit was found that leaves fewer errors; {remedy}")
         self.weight = F.pad(self.weight, (0, 1, 0, 1))
         self.weight[-1, columns] = weight
         self.seen = torch.cat((self.seen, decide(seen @ weight)[:, None]), 1)
