@@ -4,7 +4,6 @@ import copy
 import io
 import itertools
 import math
-import random
 
 import numpy as np
 import oracles
@@ -24,9 +23,9 @@ build = tp.rules.build
 def boolean(n, seed):
     """Corners of the cube −1/+1 and random labels of both classes."""
     X = 2 * tp.data.gate(f"parity-{n}", dtype=torch.float64)[0] - 1
-    y = [random.Random(seed).choice((-1, 1)) for _ in X]
-    y[:2] = -1, 1
-    return X, torch.tensor(y)
+    y = 2 * torch.randint(2, (len(X),), generator=torch.Generator().manual_seed(seed)) - 1
+    y[:2] = torch.tensor([-1, 1])
+    return X, y
 
 
 def points(seed, count=24, width=2):
@@ -103,7 +102,7 @@ def test_parity_takes_the_units_of_the_papers(method, n):
 
 
 def test_a_daughter_sees_only_where_her_mother_says_the_same():
-    X, y = boolean(5, 7)
+    X, y = boolean(4, 7)
     result = build(X, y, "upstart")
     first, second = (step.result.log for step in result.steps[:2])
     side = result.steps[1].role[-2:]
@@ -115,14 +114,14 @@ def test_a_daughter_sees_only_where_her_mother_says_the_same():
 
 
 def test_layers_of_a_tiling_see_the_layer_before_them_only():
-    X, y = boolean(5, 1)
+    X, y = boolean(4, 1)
     result = build(X, y, "tiling")
     layers = [int(step.role.split("layer ")[1].split()[0]) for step in result.steps]
     assert layers == sorted(layers)
     assert max(layers) > 1
     for unit, layer in enumerate(layers):
         seen = torch.nonzero(result.net.weight[unit])[:, 0].tolist()
-        names = [0 if column < 5 else layers[column - 5] for column in seen]
+        names = [0 if column < 4 else layers[column - 4] for column in seen]
         assert set(names) <= {layer - 1}
     for layer in range(1, max(layers)):  # faithful: what the layer says tells the classes apart
         said = units_of(result.net, X)[:, [unit for unit, at in enumerate(layers) if at == layer]]
