@@ -1,11 +1,12 @@
 """Networks built by the rule
 ==========================
 
-Networks built by the rule: how many step units a tower, a pyramid, an upstart and a tiling need, and MADALINE beside them.
+Networks built by the rule: the units that tower, pyramid, upstart and tiling need, and MADALINE beside them.
 
 XOR, parity, random Boolean functions of six inputs (another one for each seed) and two spirals, without a gradient. The
-first four methods end without an error by their theorems; what differs is the number of units. Gallant (1990), Frean (1990)
-and Mézard & Nadal (1989) give it for parity: n/2 + 1 rounded down, n, and n + 1. The inputs are −1 and +1, as in their papers.
+first four methods end without an error by their theorems; what differs is the number of units. For parity of n inputs,
+Gallant's tower (1990) can do with ⌊n/2⌋ + 1, Frean's upstart (1990) with n, Mézard & Nadal's tiling (1989) with n + 1.
+Inputs are −1 and +1. MADALINE has n hidden units, and no theorem.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
         figures |= {f"{name} {method} constructed": made, f"{name} {method} updates": updates}
         if n and method in PAPERS:
             figures[f"{name} {method} as in the paper"] = sum(count == paper for count in units) / seeds
-        spread = f"{mean(units):.1f} ({min(units)}–{max(units)})"
+        spread = f"{mean(units):.1f}, {min(units)}–{max(units)}"
         rows.append((name, method, f"{solved} of {seeds}", spread, str(paper), made, f"{updates:,.0f}"))
-    columns = ("samples", "method", "solved", "units (least–most)", "paper", "constructed", "updates")
+    columns = ("samples", "method", "solved", "units", "paper", "constructed", "updates")
     save_pictures(folder, results, quick)
-    show(folder, chart(results, widest), f"units by method, {seeds} seeds", columns, rows)
+    show(folder, chart(results, widest), f"units (mean, least–most) by method, {seeds} seeds", columns, rows)
     return {name: float(value) for name, value in figures.items()}
 
 
