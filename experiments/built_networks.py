@@ -57,11 +57,11 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
 
 def built(name: str, method: str, seed: int, folder: Path, quick: bool) -> tp.rules.BuildResult:
     """Build one net; the first seed of each method has an event file."""
-    X, y = samples(name, seed, quick)
-    place = folder / name / method
-    for old in place.glob("events.out.tfevents.*"):
-        old.unlink()  # TensorBoard would draw this run over the last one
-    log = None if seed else TensorBoardLogger(folder, name=name, version=method, default_hp_metric=False)
+    (X, y), log = samples(name, seed, quick), None
+    if seed == 0:
+        for old in (folder / name / method).glob("events.out.tfevents.*"):
+            old.unlink()  # TensorBoard would draw this run over the last one
+        log = TensorBoardLogger(folder, name=name, version=method, default_hp_metric=False)
     hidden = X.shape[1] if method == "madaline" else None
     return tp.rules.build(X, y, method, hidden=hidden, max_epochs=30 if name == "spirals" else 100, seed=seed, log=log)
 
