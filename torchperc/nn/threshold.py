@@ -63,3 +63,28 @@ class ThresholdNet(_Net):
     def extra_repr(self) -> str:
         """Return the sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, units={self.units}, quadratic={self.quadratic}"
+
+
+def ball_unit(points: Tensor, norm: Tensor, targets: Tensor, rows: Tensor, now: Tensor | None) -> Tensor:
+    """Return weights of a unit that says what is said now, except in the ball around a wrong sample that corrects most.
+
+    Let p be the centre, a the largest squared distance inside, b the smallest outside, M the largest of all,
+    D = (M + b)/2 and c = (M − a)/2. The score D − ‖x − p‖² + c·o is positive inside, and has the sign of o = ±1
+    outside. ``norm`` has the factors of ‖x‖² for what the unit sees, of which ``now`` is the last.
+    """
+    said = torch.full_like(targets, -1) if now is None else now.long()
+    centres = rows[said[rows] != targets[rows]][:256]  # for all of them, distances take much memory
+    distance = torch.cdist(points[centres], points[rows], compute_mode="donot_use_mm_for_euclid_dist").square()
+    near, order = distance.sort(1)
+    side, gap = targets[centres], near.diff(dim=1)
+    gain = torch.where(targets[rows][order] == side[:, None], 1.0, -1.0)
+    gain = gain.masked_fill(said[rows][order] == side[:, None], 0.0).cumsum(1)[:, :-1]
+    value = (gain + gap / (2 * gap.max())).masked_fill(gap <= 1e-12 * near[:, -1:], -torch.inf)  # widest of equals
+    k, size = divmod(int(value.argmax()), gap.shape[1])
+    p, inside, outside, farthest = points[centres[k]], near[k, size], near[k, size + 1], near[k, -1]
+    weight = -norm
+    weight[0] += (farthest + outside) / 2 - p @ p
+    weight[1 : len(p) + 1] += 2 * p
+    weight *= side[k]
+    weight[0 if now is None else -1] += (farthest - inside) / 2 * (-1 if now is None else 1)
+    return weight

@@ -16,13 +16,12 @@ from torch.nn import functional as F
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels
 from torchperc.nn.functional import decide
 from torchperc.nn.modules import Perceptron
-from torchperc.nn.threshold import ThresholdNet
+from torchperc.nn.threshold import ThresholdNet, ball_unit
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 
 METHODS = ("tower", "pyramid", "upstart", "tiling", "madaline")
-_CENTRES = 256  # wrong samples that are tried as the centre of a ball
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,10 +99,11 @@ def build(
     - ``"madaline"``, Rule II (Winter & Widrow 1988), a layer of fixed size: for a wrong sample, the hidden unit or pair
       with the smallest scores whose turn makes it right is turned; if there is none, the last unit.
 
-    The first four end without an error if a hyperplane divides any sample from all others, as on the corners of a cube,
-    or of any samples with ‖x‖² among the inputs (Parekh, Yang & Honavar 2000). Each unit of a tower, pyramid or upstart
-    and each master leaves fewer errors than before. Where the pocket finds no such unit, it is constructed: it says
-    what was said before, except in the ball around a wrong sample that corrects most. Rule II has no theorem.
+    A unit of the first four keeps the best weights of its run, ``log.pocket("every")``. They end without an error if a
+    hyperplane divides any sample from all others, as on the corners of a cube, or of any samples with ‖x‖² among the
+    inputs (Parekh, Yang & Honavar 2000). Each unit of a tower, pyramid or upstart and each master leaves fewer errors
+    than before. Where the pocket finds no such unit, it is constructed: it says what was said before, except in the
+    ball around a wrong sample that corrects most. Rule II has no theorem.
 
     Args:
         X: samples (N, d).
@@ -217,7 +217,7 @@ class _Builder:
                 norm = F.pad(self.X.new_full((1,), len(units)), (0, len(units))) if deep else self.norm
                 if norm is not None:
                     points = seen[:, 1:] if deep else self.X
-                    weight = _ball(points, F.pad(norm, (0, len(columns) - len(norm))), targets, rows, now)
+                    weight = ball_unit(points, F.pad(norm, (0, len(columns) - len(norm))), targets, rows, now)
                 if not enough(weight):
                     remedy = "centre and scale X" if self.norm is not None else "use quadratic=True"
                     raise _NoProgressError(f"no unit was found that leaves fewer errors; {remedy}")
@@ -262,6 +262,8 @@ class _Builder:
             if not self.record(role, self.net(self.weight.flip(0)[:, order])):
                 return
             while True:
+                if not work:
+                    raise _NoProgressError("scores are within rounding of 0; centre and scale X")
                 mother, rows, targets = work[-1]
                 said = self.seen[rows, self.first + mother]
                 if (wrong := said != targets[rows]).any():
@@ -326,28 +328,3 @@ class _Builder:
             if not self.record(f"epoch {epoch}", self.net(torch.from_numpy(weight))):
                 return
         raise _NoProgressError(f"max_epochs={self.epochs} is reached; try another seed, or more hidden units")
-
-
-def _ball(points: Tensor, norm: Tensor, targets: Tensor, rows: Tensor, now: Tensor | None) -> Tensor:
-    """Return weights of a unit that says what is said now, except in the ball around a wrong sample that corrects most.
-
-    Let p be the centre, a the largest squared distance inside, b the smallest outside, M the largest of all,
-    D = (M + b)/2 and c = (M − a)/2. The score D − ‖x − p‖² + c·o is positive inside, and has the sign of o = ±1
-    outside. ``norm`` has the factors of ‖x‖² for what the unit sees, of which ``now`` is the last.
-    """
-    said = torch.full_like(targets, -1) if now is None else now.long()
-    centres = rows[said[rows] != targets[rows]][:_CENTRES]
-    distance = torch.cdist(points[centres], points[rows], compute_mode="donot_use_mm_for_euclid_dist").square()
-    near, order = distance.sort(1)
-    side, gap = targets[centres], near.diff(dim=1)
-    gain = torch.where(targets[rows][order] == side[:, None], 1.0, -1.0)
-    gain = gain.masked_fill(said[rows][order] == side[:, None], 0.0).cumsum(1)[:, :-1]
-    value = (gain + gap / (2 * gap.max())).masked_fill(gap <= 0, -torch.inf)  # of equal gains, the widest gap
-    k, size = divmod(int(value.argmax()), gap.shape[1])
-    p, inside, outside, farthest = points[centres[k]], near[k, size], near[k, size + 1], near[k, -1]
-    weight = -norm
-    weight[0] += (farthest + outside) / 2 - p @ p
-    weight[1 : len(p) + 1] += 2 * p
-    weight *= side[k]
-    weight[0 if now is None else -1] += (farthest - inside) / 2 * (-1 if now is None else 1)
-    return weight
