@@ -30,7 +30,7 @@ class BuildStep:
 
     Args:
         role: what the unit is for.
-        net: the net after the step.
+        net: the net after the step, on the CPU.
         wrong: the samples that this net decides wrongly, by number.
         corrected: the samples that were wrong before, and are right now; after the first step, those that are right.
         result: the unit's pocket run with its log; ``None`` for an epoch, and where all its targets are equal.
