@@ -271,6 +271,7 @@ def test_bad_input_is_named(tmp_path):
             "method='towers' is unknown; choose one of 'tower', 'pyramid', 'upstart', 'tiling', 'mad",
         ),
         ({"hidden": 2}, "hidden=2 is for method='madaline'"),
+        ({"method": "madaline", "max_units": 2}, "hidden=2 makes 3 units, but max_units=2"),
         ({"max_units": 0}, "max_units=0 must be at least 1"),
         ({"X": [[math.nan, 0.0]] * 4}, "not a finite number"),
         ({"X": [[1e200, 0.0], [0, 1], [1, 0], [1, 1]]}, "the square is too large; scale X down"),

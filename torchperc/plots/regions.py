@@ -134,8 +134,9 @@ class _Panels(style.Display):
 
     states: Sequence[int]
     names: tuple[str, str]
+    labels: style.Labels
     _legend_inside = False  # panels are too small
-    _draw_state: Callable[[style.Axes, int, float], tuple[list[Any], Any]]
+    _draw_state: Callable[[style.Axes, int, float], Any]
     _title: Callable[[int], str]
 
     def _place(self, ax: Any) -> style.Place:
@@ -158,6 +159,17 @@ class _Panels(style.Display):
             across, up = (style.shortened(name, 70 // columns) for name in self.names)
             panel.set_xlabel(across if lowest else "", fontsize=8)
             panel.set_ylabel(up if left else "", fontsize=8)
+
+    def _draw_change(
+        self, ax: style.Axes, models: Any, X: Tensor, y: Tensor, ringed: Tensor, size: float, *names: str
+    ) -> Any:
+        """Draw the last of some models, the boundary of one before it, and the samples with some ringed."""
+        *before, now = (Grid.of(classifier(model), feature_plane(), X, 100, 0.4) for model in models)
+        for grid in before:
+            grid.draw_lines(ax, [0.0], "boundary before it", linestyles="dashed", linewidths=1.0, colors="#777777")
+        _, lines = now.draw_regions(ax, names[0])
+        size = size if len(y) <= 50 else size / 2
+        return lines, now.draw_points(ax, X.cpu(), y, self.labels, size, ringed, names[1])[1]
 
 
 @dataclass(eq=False, repr=False)
@@ -209,19 +221,12 @@ class PathDisplay(_Panels):
     def _title(self, t: int) -> str:
         return f"mistake {t}" if t else "start"
 
-    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
         """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
         rows, y = self.log.problem.samples.dense(), self.log.y
-        before, grid = (
-            Grid.of(classifier(self.log.state_at(s)), feature_plane(), rows, 100, 0.4) for s in (max(0, t - 1), t)
-        )
-        dashed: dict[str, Any] = {"linestyles": "dashed", "linewidths": 1.0, "colors": "#777777"}
-        before.draw_lines(ax, [0.0] if t else [], "boundary before it", **dashed)
-        _, lines = grid.draw_regions(ax, "boundary after the mistake")
+        models = [self.log.state_at(s) for s in (t - 1, t) if s >= 0]
         ringed = torch.isin(torch.arange(len(y)), self.log.sample[max(0, t - 1) : t])
-        size = size if len(y) <= 50 else size / 2
-        _, ring = grid.draw_points(ax, rows.cpu(), y, self.labels, size, ringed, "mistake")
-        return lines, ring
+        return self._draw_change(ax, models, rows, y, ringed, size, "boundary after the mistake", "mistake")
 
     def animate(self, path: str | Path, *, fps: float = 2.0, max_frames: int = 200, size: float = 5.0) -> Path:
         """Write an animation with a frame for each mistake, from the start to the last.
@@ -312,17 +317,11 @@ class BuildDisplay(_Panels):
     def _title(self, t: int) -> str:
         return f"{t}: {self.result.steps[t - 1].errors} wrong"
 
-    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
-        before, now = (
-            Grid.of(classifier(self.result.steps[k].net), feature_plane(), self.X, 100, 0.4)
-            for k in (max(0, t - 2), t - 1)
-        )
-        dashed: dict[str, Any] = {"linestyles": "dashed", "linewidths": 1.0, "colors": "#777777"}
-        before.draw_lines(ax, [0.0] if t > 1 else [], "boundary before it", **dashed)
-        _, lines = now.draw_regions(ax, "boundary of the net")
-        ringed = torch.isin(torch.arange(len(self.y)), self.result.steps[t - 1].corrected) & (t > 1)
-        size = size if len(self.y) <= 50 else size / 2
-        return lines, now.draw_points(ax, self.X, self.y, self.labels, size, ringed, "corrected")[1]
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
+        steps = self.result.steps[max(0, t - 2) : t]
+        ringed = torch.isin(torch.arange(len(self.y)), steps[-1].corrected) & (t > 1)
+        models = [step.net for step in steps]
+        return self._draw_change(ax, models, self.X, self.y, ringed, size, "boundary of the net", "corrected")
 
 
 @dataclass(eq=False, repr=False)

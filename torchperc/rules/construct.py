@@ -299,6 +299,8 @@ class _Builder:
 
     def madaline(self, hidden: int) -> None:
         """Train a net of fixed shape by MADALINE Rule II."""
+        if hidden >= self.most:
+            raise ValueError(f"hidden={hidden} makes {hidden + 1} units, but max_units={self.most}; raise it")
         sees = torch.zeros(hidden + 1, self.first + hidden + 1, dtype=torch.float64).numpy()
         sees[:, 0], sees[:-1, 1 : self.first], sees[-1, self.first : -1] = 1, 1, 1
         weight = sees * (2 * torch.rand(sees.shape, dtype=torch.float64, generator=self.random).numpy() - 1)
