@@ -5,8 +5,8 @@ Networks built by the rule: the units that tower, pyramid, upstart and tiling ne
 
 XOR, parity, random Boolean functions of six inputs (another one for each seed) and two spirals, without a gradient. The
 first four methods end without an error by their theorems; what differs is the number of units. For parity of n inputs,
-Gallant's tower (1990) can do with ⌊n/2⌋ + 1, Frean's upstart (1990) with n, Mézard & Nadal's tiling (1989) with n + 1.
-Inputs are −1 and +1. MADALINE has n hidden units, and no theorem.
+Gallant's tower (1990) can do with ⌊n/2⌋ + 1, Frean's upstart (1990) with n, Mézard & Nadal's tiling (1989) with n + 1:
+the column "known". Inputs are −1 and +1. MADALINE has n hidden units, and no theorem.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torchperc as tp
 
 FOLDER = Path("runs/built_networks")
 COLOURS = {"tower": BLUE, "pyramid": GREEN, "upstart": RED, "tiling": ORANGE, "madaline": PURPLE}
-PAPERS = {"tower": lambda n: n // 2 + 1, "upstart": lambda n: n, "tiling": lambda n: n + 1}  # units for parity n
+KNOWN = {"tower": lambda n: n // 2 + 1, "upstart": lambda n: n, "tiling": lambda n: n + 1}  # to suffice for parity n
 Samples = tuple[Tensor, Tensor]
 
 
@@ -40,16 +40,16 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     for (name, method), runs in results.items():
         units, solved = [run.net.units for run in runs], sum(run.errors == 0 for run in runs)
         n = int(name[-1]) if name.startswith("parity") else 0
-        paper = PAPERS[method](n) if n and method in PAPERS else "–"
+        known = KNOWN[method](n) if n and method in KNOWN else "–"
         made = mean(sum(step.constructed for step in run.steps) for run in runs)
         updates = mean(run.updates for run in runs)
         figures |= {f"{name} {method} units": mean(units), f"{name} {method} solved": solved / seeds}
         figures |= {f"{name} {method} constructed": made, f"{name} {method} updates": updates}
-        if n and method in PAPERS:
-            figures[f"{name} {method} as in the paper"] = sum(count == paper for count in units) / seeds
+        if n and method in KNOWN:
+            figures[f"{name} {method} as known"] = sum(count == known for count in units) / seeds
         spread = f"{mean(units):.1f}, {min(units)}–{max(units)}"
-        rows.append((name, method, f"{solved} of {seeds}", spread, str(paper), made, f"{updates:,.0f}"))
-    columns = ("samples", "method", "solved", "units", "paper", "constructed", "updates")
+        rows.append((name, method, f"{solved} of {seeds}", spread, str(known), made, f"{updates:,.0f}"))
+    columns = ("samples", "method", "solved", "units", "known", "constructed", "updates")
     save_pictures(folder, results, quick)
     show(folder, chart(results, widest), f"units (mean, least–most) by method, {seeds} seeds", columns, rows)
     return {name: float(value) for name, value in figures.items()}

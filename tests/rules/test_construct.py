@@ -89,7 +89,7 @@ def test_the_steps_say_who_corrected_what_with_every_log(method):
 
 @pytest.mark.parametrize("method", BUILT)
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_parity_takes_the_units_of_the_papers(method, n):
+def test_parity_takes_no_more_units_than_are_known_to_suffice(method, n):
     X, y = tp.data.gate(f"parity-{n}")
     expected = {"tower": n // 2 + 1, "pyramid": n // 2 + 1, "upstart": n, "tiling": n + 1}
     result = build(2 * X - 1, y, method)
