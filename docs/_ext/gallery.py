@@ -12,7 +12,7 @@ from sphinx_gallery.scrapers import figure_rst
 # those that draw; in the order of the page
 SHOWN = (
     "pictures", "gates", "rule_against_gradient", "noisy_selection", "rule_family", "batch_against_stochastic",
-    "lms_step_sizes", "learning_curves", "deep_xor", "tagging", "ocr_letters",
+    "lms_step_sizes", "learning_curves", "deep_xor", "built_networks", "tagging", "ocr_letters",
 )  # fmt: skip
 
 

@@ -270,6 +270,17 @@ def test_own_module(tmp_path, capsys):
         assert f"{100 * error:.1f} %" in printed
 
 
+def test_built_networks(run):
+    figures, printed = run("built_networks")
+    for n in (2, 3):
+        units = [figures[f"parity-{n} {method} units"] for method in ("tower", "pyramid", "upstart", "tiling")]
+        assert units == [2, 2, n, n + 1]
+    solved = {name: value for name, value in figures.items() if name.endswith("solved") and "madaline" not in name}
+    assert set(solved.values()) == {1}
+    assert figures["spirals tower constructed"] > 0 == figures["random-6 tower constructed"]
+    assert "2.0, 2–2" in printed
+
+
 @plain_lightning
 def test_deep_xor(tmp_path, capsys):
     script = import_module("deep_xor")

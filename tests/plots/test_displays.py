@@ -739,12 +739,17 @@ def run():
     return tp.RuleTrainer().fit(tp.Perceptron(2), X, y, validation=(X, y))
 
 
+def built(X, y):
+    return plots.BuildDisplay.from_result(tp.rules.build(X, y, max_epochs=1), X, y)
+
+
 CASES = {
     "regions": lambda: drawn(60, 3),
     "regions, 10 classes with long names": lambda: drawn(100, 10, labels=LONG[:10], names=LONG[:2]),
     "regions, large numbers": lambda: drawn(50, 3, scale=1e9, shift=-3e9),
     "regions, small numbers": lambda: drawn(50, 3, scale=1e-7),
     "path": lambda: plots.PathDisplay.from_log(run().log),
+    "built": lambda: built(normal(40, 2), torch.arange(40) % 2 * 2 - 1),
     "path, one panel": lambda: path(3, max_panels=1, labels=LONG[:3]),
     "path, 10 classes with long names": lambda: path(10, max_panels=12, labels=LONG[:10], names=LONG[:2]),
     "curves": lambda: plots.LearningCurveDisplay.from_result(run(), bound=51),

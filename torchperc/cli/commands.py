@@ -263,17 +263,25 @@ def xor(
     hidden: Sequence[int] = (2, 4),
     activation: Sequence[str] = ("tanh", "relu"),
     steps: int = 5000,
+    method: str = "gradient",
     out: str = "runs/xor",
 ) -> None:
     """Train thousands of small nets on XOR at once.
 
     Trains 2-h-1 nets on the logistic loss by full-batch gradient descent, from many seeds at once, for every
-    combination of the values given. Prints how many solve it and how the others fail; writes pictures.
+    combination of the values given. Prints how many solve it and how the others fail; writes pictures. Other methods
+    build nets of step units by the rule, one per seed.
     """
+    check_int("seeds", seeds, at_least=1)
+    if method != "gradient":
+        if ([*hidden], [*activation], steps) != ([2, 4], ["tanh", "relu"], 5000):
+            why = " builds nets unit by unit, so leave out hidden, activation and steps"
+            raise ParameterError(Option("method", method), why)
+        _xor_by_rule(method, seeds, Path(out))
+        return
     from torchperc.lab.xor import KINDS, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
-    check_int("seeds", seeds, at_least=1)
     rows, pictures = list[tuple[str, ...]](), dict[str, Any]()
     for width, name in dict.fromkeys(product(hidden, activation)):
         result = train(range(seeds), width, name, steps=steps)
@@ -289,3 +297,21 @@ def xor(
     say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps")
     print_table(("hidden", "activation", "solved %", "95 % interval", *KINDS[1:]), rows)
     say(f"pictures are in {out}")
+
+
+def _xor_by_rule(method: str, seeds: int, folder: Path) -> None:
+    """Build a net per seed; show units and updates, and the first net step by step."""
+    from torchperc.plots import BuildDisplay
+
+    X, y = tp.data.gate("XOR")
+    built = [tp.rules.build(X, y, method, seed=seed) for seed in range(seeds)]
+    units, solved = [each.net.units for each in built], sum(not each.errors for each in built)
+    picture: Any = BuildDisplay.from_result(built[0], X, y, names=("x₁", "x₂")).figure_
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_path(folder / "steps.png") as part:
+        picture.savefig(part, format="png")
+    updates = sum(each.updates for each in built) / seeds
+    cells = (method, f"{100 * solved / seeds:.1f}", f"{min(units)}–{max(units)}", f"{updates:.1f}")
+    say(f"XOR from {seeds:,} seeds, nets built by the rule")
+    print_table(("method", "solved %", "units", "mean updates"), [cells])
+    say(f"steps.png is in {folder}")

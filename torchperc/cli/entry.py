@@ -237,6 +237,7 @@ def parser() -> argparse.ArgumentParser:
     add("--hidden", type=int, nargs="+", help="widths of the hidden layer (default: 2 4)")
     add("--activation", nargs="+", help="of the hidden layer: tanh, relu, sigmoid, … (default: tanh relu)")
     add("--steps", type=int, help="full-batch steps (default: 5000)")
+    add("--method", help="gradient, or build step units by the rule: tower, pyramid, upstart, tiling, madaline")
     add("-o", "--out", help="folder of the pictures (default: runs/xor)")
     return made
 

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import ACTIVATIONS, MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.nn.threshold import ThresholdNet
 
 Description = dict[str, Any]
 
@@ -28,6 +29,7 @@ NETS: dict[str, type[nn.Module]] = {
     "torchperc.MulticlassPerceptron": MulticlassPerceptron,
     "torchperc.JointPerceptron": JointPerceptron,
     "torchperc.MLP": MLP,
+    "torchperc.nn.ThresholdNet": ThresholdNet,
     "torch.nn.Linear": nn.Linear,
 }
 """What scores samples, and can be saved as a model."""

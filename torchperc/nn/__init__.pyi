@@ -17,3 +17,4 @@ from .modules import MLP as MLP
 from .modules import JointPerceptron as JointPerceptron
 from .modules import MulticlassPerceptron as MulticlassPerceptron
 from .modules import Perceptron as Perceptron
+from .threshold import ThresholdNet as ThresholdNet

@@ -19,6 +19,7 @@ from torchperc.nn.heads import Head
 from torchperc.nn.modules import Perceptron
 from torchperc.plots import style
 from torchperc.plots.classifiers import Grid, Plane, axes_around, check_log, classifier, feature_plane, plane_of
+from torchperc.rules.construct import BuildResult
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -128,8 +129,51 @@ class DecisionRegionDisplay(style.Display):
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
 
 
+class _Panels(style.Display):
+    """A panel for each of some states, in rows of up to six; a display says how to draw one."""
+
+    states: Sequence[int]
+    names: tuple[str, str]
+    labels: style.Labels
+    _legend_inside = False  # panels are too small
+    _draw_state: Callable[[style.Axes, int, float], Any]
+    _title: Callable[[int], str]
+
+    def _place(self, ax: Any) -> style.Place:
+        columns = min(6, len(self.states))
+        side = min(6.6 / columns, 3.6)
+        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
+        return style.panels(ax, len(self.states), columns, size)
+
+    def _draw(self) -> None:
+        self.boundary_, self.ring_ = [], []
+        count, columns = len(self.states), min(6, len(self.states))
+        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
+            lines, ring = self._draw_state(panel, t, 26)
+            self.boundary_.append(lines)
+            self.ring_.append(ring)
+            panel.set_title(self._title(t), fontsize=9, pad=3)
+            panel.locator_params(nbins=3)
+            left, lowest = k % columns == 0, k + columns >= count
+            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
+            across, up = (style.shortened(name, 70 // columns) for name in self.names)
+            panel.set_xlabel(across if lowest else "", fontsize=8)
+            panel.set_ylabel(up if left else "", fontsize=8)
+
+    def _draw_change(
+        self, ax: style.Axes, models: Any, X: Tensor, y: Tensor, ringed: Tensor, size: float, *names: str
+    ) -> Any:
+        """Draw the last of some models, the boundary of one before it, and the samples with some ringed."""
+        *before, now = (Grid.of(classifier(model), feature_plane(), X, 100, 0.4) for model in models)
+        for grid in before:
+            grid.draw_lines(ax, [0.0], "boundary before it", linestyles="dashed", linewidths=1.0, colors="#777777")
+        _, lines = now.draw_regions(ax, names[0])
+        size = size if len(y) <= 50 else size / 2
+        return lines, now.draw_points(ax, X.cpu(), y, self.labels, size, ringed, names[1])[1]
+
+
 @dataclass(eq=False, repr=False)
-class PathDisplay(style.Display):
+class PathDisplay(_Panels):
     """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
 
     After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` at the start, where
@@ -146,7 +190,6 @@ class PathDisplay(style.Display):
     states: Sequence[int]  # numbers of mistakes after which the panels are drawn
     names: tuple[str, str]
     labels: style.Labels = None
-    _legend_inside = False  # panels are too small
 
     @classmethod
     def from_log(
@@ -175,40 +218,15 @@ class PathDisplay(style.Display):
             raise ValueError(f"states={states} must be numbers from 0 (start) to {len(log)} (last mistake)")
         return cls(log, chosen, feature_plane(names).names, labels).plot(ax=ax)
 
-    def _place(self, ax: Any) -> style.Place:
-        columns = min(6, len(self.states))
-        side = min(6.6 / columns, 3.6)
-        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
-        return style.panels(ax, len(self.states), columns, size)
+    def _title(self, t: int) -> str:
+        return f"mistake {t}" if t else "start"
 
-    def _draw(self) -> None:
-        self.boundary_, self.ring_ = [], []
-        count, columns = len(self.states), min(6, len(self.states))
-        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
-            lines, ring = self._draw_state(panel, t, size=26)
-            self.boundary_.append(lines)
-            self.ring_.append(ring)
-            panel.set_title(f"mistake {t}" if t else "start", fontsize=9, pad=3)
-            panel.locator_params(nbins=3)
-            left, lowest = k % columns == 0, k + columns >= count
-            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
-            across, up = (style.shortened(name, 70 // columns) for name in self.names)
-            panel.set_xlabel(across if lowest else "", fontsize=8)
-            panel.set_ylabel(up if left else "", fontsize=8)
-
-    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any]:
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
         """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
         rows, y = self.log.problem.samples.dense(), self.log.y
-        before, grid = (
-            Grid.of(classifier(self.log.state_at(s)), feature_plane(), rows, 100, 0.4) for s in (max(0, t - 1), t)
-        )
-        dashed: dict[str, Any] = {"linestyles": "dashed", "linewidths": 1.0, "colors": "#777777"}
-        before.draw_lines(ax, [0.0] if t else [], "boundary before it", **dashed)
-        _, lines = grid.draw_regions(ax, "boundary after the mistake")
+        models = [self.log.state_at(s) for s in (t - 1, t) if s >= 0]
         ringed = torch.isin(torch.arange(len(y)), self.log.sample[max(0, t - 1) : t])
-        size = size if len(y) <= 50 else size / 2
-        _, ring = grid.draw_points(ax, rows.cpu(), y, self.labels, size, ringed, "mistake")
-        return lines, ring
+        return self._draw_change(ax, models, rows, y, ringed, size, "boundary after the mistake", "mistake")
 
     def animate(self, path: str | Path, *, fps: float = 2.0, max_frames: int = 200, size: float = 5.0) -> Path:
         """Write an animation with a frame for each mistake, from the start to the last.
@@ -260,6 +278,50 @@ def _spread(count: int, most: int) -> list[int]:
     """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
     most = min(count, most)
     return [-(-count * k // most) for k in range(1, most + 1)] or [0]
+
+
+@dataclass(eq=False, repr=False)
+class BuildDisplay(_Panels):
+    """What a built net decides after each step: the boundary before it dashed, the samples it corrected ringed.
+
+    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the rings.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("XOR")
+        >>> display = BuildDisplay.from_result(tp.rules.build(X, y), X, y)
+        >>> [panel.get_title() for panel in display.ax_]
+        ['1: 1 wrong', '2: 0 wrong']
+    """
+
+    result: BuildResult
+    X: Tensor
+    y: Tensor
+    states: Sequence[int]  # numbers of steps after which the panels are drawn
+    names: tuple[str, str]
+    labels: style.Labels = None
+
+    @classmethod
+    def from_result(
+        cls, result: BuildResult, X: Data, y: Data, *, ax: style.AnyAxes = None, max_panels: int = 18, **options: Any
+    ) -> Self:
+        """Draw a panel for each step of :func:`torchperc.rules.build`, or for ``max_panels`` spread evenly.
+
+        ``X`` and ``y`` are the samples it was built on, of two features; ``names``, ``labels`` are as for all displays.
+        """
+        samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
+        chosen = _spread(len(result.steps), check_int("max_panels", max_panels, at_least=1))
+        names, target = feature_plane(options.pop("names", None)).names, check_labels(y, len(samples), None).cpu()
+        return cls(result, samples, target, chosen, names, **options).plot(ax=ax)
+
+    def _title(self, t: int) -> str:
+        return f"{t}: {self.result.steps[t - 1].errors} wrong"
+
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
+        steps = self.result.steps[max(0, t - 2) : t]
+        ringed = torch.isin(torch.arange(len(self.y)), steps[-1].corrected) & (t > 1)
+        models = [step.net for step in steps]
+        return self._draw_change(ax, models, self.X, self.y, ringed, size, "boundary of the net", "corrected")
 
 
 @dataclass(eq=False, repr=False)

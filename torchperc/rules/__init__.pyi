@@ -1,4 +1,7 @@
 from . import dialects as dialects
+from .construct import BuildResult as BuildResult
+from .construct import BuildStep as BuildStep
+from .construct import build as build
 from .decision import PerceptronRule as PerceptronRule
 from .decision import Rule as Rule
 from .family import ALMA as ALMA
