@@ -231,7 +231,8 @@ def error_of_the_chosen() -> Finding:
 def stability() -> Finding:
     x, y = tp.data.separable_blobs(9999, seed=0)
     plane = tp.theory.max_margin(x, y).weight
-    x, y = torch.cat((x, -50 * plane / plane.norm())), torch.cat((y, torch.tensor([1])))  # the last one, far on the wrong side
+    far = -50 * plane / plane.norm()  # on the wrong side
+    x, y = torch.cat((x, far)), torch.cat((y, torch.tensor([1])))
     given = learn(x, y, max_epochs=1, **NOTE_C).log
     before, after = given.errors()[-2:].tolist()
     mixed = learn(x, y, max_epochs=1, order="shuffled", **NOTE_C).log

@@ -117,8 +117,14 @@ def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainte
     [
         (["--text", "body"], "it has 'age', 'message', 'id', 'label'"),
         (["--text", "message", "--categories", "message"], "--text message is also in categories"),
-        (["--text", "message"], "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)"),
-        (["--text", "message", "--ignore", "id", "--scale", "standard"], "no zero of sparse X would stay zero; use --scale maxabs"),
+        (
+            ["--text", "message"],
+            "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)",
+        ),
+        (
+            ["--text", "message", "--ignore", "id", "--scale", "standard"],
+            "no zero of sparse X would stay zero; use --scale maxabs",
+        ),
     ],
 )
 def test_bad_columns_are_told_in_one_line(tmp_path, refused, words, message):

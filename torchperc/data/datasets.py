@@ -21,8 +21,8 @@ from torchperc._checks import (
     check_targets,
     is_sparse,
 )
-from torchperc.data.table_encoder import TASKS, TableEncoder, as_samples, codes_of, in_order
-from torchperc.data.table_files import is_number, listed, shortest
+from torchperc.data.table_encoder import TableEncoder, as_samples, codes_of, in_order
+from torchperc.data.table_files import TASKS, is_number, listed, shortest
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts as CsrParts
 

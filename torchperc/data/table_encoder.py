@@ -18,8 +18,8 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Data, Option, ParameterError
-from torchperc.data.table_files import TASKS as TASKS
 from torchperc.data.table_files import (
+    TASKS,
     Array,
     Cells,
     ReadOptions,
@@ -27,6 +27,7 @@ from torchperc.data.table_files import (
     TableBatch,
     Words,
     frame_table,
+    is_finite,
     is_number,
     listed,
     missing_in,
@@ -34,7 +35,6 @@ from torchperc.data.table_files import (
     shortest,
     word,
 )
-from torchperc.data.table_files import is_finite as is_finite
 from torchperc.data.text_features import Counts, Vocabulary
 
 torch: Any = lazy_loader.load("torch")
@@ -276,10 +276,9 @@ class TableEncoder:
         columns = dict(zip(positions, self.columns, strict=True))
 
         def is_wrong(position: int, cell: str) -> bool:
-            if not cell:
-                return self.imputed_values is None
-            values = columns[position].values([word(cell)], unknown)
-            return columns[position].vocabulary is None and bool(np.isnan(values).any())
+            if not cell or columns[position].vocabulary is not None:
+                return not cell and self.imputed_values is None
+            return bool(np.isnan(columns[position].values([word(cell)], unknown)).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -314,12 +313,12 @@ class TableEncoder:
     def find_columns(self, table: Table) -> tuple[list[int], int | None]:
         """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
         table.na = tuple(self.options.na)
-        names = list(table.names)
+        names: list[Any] = [*table.names]
         if self.n_columns is not None:
             names = [str(j + 1) for j in range(self.n_columns)]
-            names[-1] = names[-1] if self.target in names else str(self.target)  # behind X in an archive
+            names[-1] = names[-1] if self.target in names else self.target  # behind X in an archive
             if len(table.names) == self.n_columns - 1:
-                names.remove(str(self.target))
+                names.remove(self.target)
             elif len(table.names) != self.n_columns:
                 found = f"{len(table.names)} columns, but training had {self.n_columns} with the target"
                 raise ValueError(f"{table.path} has {found}; without names they go by position")
@@ -629,12 +628,11 @@ def _as_one(problems: Sequence[ParameterError]) -> ParameterError:
         return problems[0]
     settled = dict[str, Any]()
     for problem in problems:
-        name, value = next((part for part in problem.args if isinstance(part, Option)), Option("", None))
-        several = name in ("ignore", "categories", "na")
-        if several or name in ("missing", "decimal", "task"):
+        for name, value in [part for part in problem.args if isinstance(part, Option)][:1]:
+            several = name in ("ignore", "categories", "na")
             settled[name] = [*settled.get(name, ()), value] if several else value
     if "na" in settled:
         settled.setdefault("missing", "drop")
-    said = f"{len(problems)} problems: {'; '.join(problem.args[0] for problem in problems)}; correct them"
+    said = "; ".join(problem.args[0] for problem in problems)
     remedy = (part for option in settled.items() for part in (" ", Option(*option)))
-    return ParameterError(said, ", or use" * bool(settled), *remedy)
+    return ParameterError(f"{len(problems)} problems: {said}; correct them{', or use' * bool(settled)}", *remedy)
