@@ -575,7 +575,7 @@ def test_columns_without_names_go_by_position(tmp_path):
         assert np.array_equal(X, made.X.numpy())
         assert labels == (["u", "v", "u"] if content[0] == "u" else None)
     said = said_by(lambda: Batches(write(tmp_path, "1,2,3,4\n"), encoding))
-    assert "has 4 columns where training had 3, or 2 without that of the labels" in said
+    assert "has 4 columns, but training had 3 with the target" in said
 
 
 def test_svmlight_through_its_encoding(tmp_path, pieces):

@@ -48,9 +48,8 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     are numbers: then each of its levels becomes a feature of 0 and 1. Anything between is an error that names the cell.
     ``Dataset.notes`` says what was recognised.
 
-    Text is a column that is named as such, or one whose values are nearly all different and long: more than five words
-    on average, and more than 50 different values that are more than half as many as rows (or more than 1,000). Its
-    words and pairs of words that occur in two rows or more become features, and X is sparse.
+    Text is a column that ``text`` names. Its words and pairs of words that occur in two rows or more become features,
+    and X is sparse.
 
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; a

@@ -18,8 +18,8 @@ import torchperc as tp
 from torchperc._checks import Option, ParameterError, require_packages
 from torchperc._files import atomic_path
 from torchperc.data.read import Batches
-from torchperc.data.table_encoder import Column, TableEncoder, is_finite
-from torchperc.data.table_files import find_files
+from torchperc.data.table_encoder import Column, TableEncoder
+from torchperc.data.table_files import find_files, is_finite
 from torchperc.model.model_file import model_file
 from torchperc.reports.results import Fit, Tally
 
