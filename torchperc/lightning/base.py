@@ -18,7 +18,7 @@ from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain, verified
 from torchperc.lightning.metrics import ClassificationMetric, EpochMetric, exact_dtype
-from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net, uncompiled
+from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 from torchperc.nn.heads import head as head_by_name
@@ -26,7 +26,6 @@ from torchperc.nn.modules import scores_of
 from torchperc.samples.process_group import all_reduce, gather, rank_and_size
 
 FORMAT = 3  # of what the modules write into a checkpoint
-COMPILED = "net._orig_mod."  # what torch.compile makes of the parameter names "net."
 _SGD_OPTIONS = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
 
 
@@ -254,10 +253,8 @@ class LitModel(pl.LightningModule):
                     "resume the same run, or load the weights alone: "
                     "module.load_state_dict(torch.load(path)['state_dict'])"
                 )
-        names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
-        state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
-        checkpoint["state_dict"] = state = {names.get(name, name): values for name, values in state.items()}
-        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
+        both = self.state_dict(), checkpoint["state_dict"]
+        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in both)
         if any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found:
             raise CheckpointError(f"the checkpoint is of another net: it has {found}, this net has {here}")
         self.unfinished = checkpoint["metrics"][self.global_rank] if resumed else None
@@ -306,7 +303,7 @@ class LitDescent(LitModel):
         if scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
         if update == "sample":
-            check_linear(uncompiled(self.net))
+            check_linear(self.net)
 
     def save_arguments(self, **arguments: Any) -> None:
         """Save the arguments of ``__init__`` as hyper-parameters."""
@@ -373,7 +370,7 @@ class LitDescent(LitModel):
         x, y, weight = self.unpack(batch)
         if is_sparse(x) and x.device.type != "cpu":
             raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
-        norm, net = self.weight_norm(), check_linear(uncompiled(self.net))
+        norm, net = self.weight_norm(), check_linear(self.net)
         weight = self.weights(y, weight, None if len(net.weight) == 1 else len(net.weight))
         if weight is None or bool(weight.any()):
             lr = float(self.trainer.optimizers[0].param_groups[0]["lr"])

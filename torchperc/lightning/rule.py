@@ -16,7 +16,6 @@ from torchperc.lightning.base import LitModel
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.classifier import check_class_weight, label_factors
 from torchperc.lightning.metrics import exact_dtype
-from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.make_problem import check_net
@@ -82,14 +81,14 @@ class LitRule(LitModel):
         super().__init__(net, PerceptronHead())
         class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
         if isinstance(class_weight, list):
-            units = len(getattr(uncompiled(self.net), "weight", ()))
+            units = len(getattr(self.net, "weight", ()))
             class_weight = label_factors(class_weight, None if units == 1 else units)
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
         options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}
         self.trainer_options: dict[str, Any] = plain({**options, "distributed": distributed})
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
-        check_net(uncompiled(self.net))
+        check_net(self.net)
         self.save_arguments(**self.trainer_options)
         self.automatic_optimization = False
         self.run: RuleRun | None = None  # of one batch
@@ -143,7 +142,7 @@ class LitRule(LitModel):
                 "several processes of a DistributedSampler of your own"
             )
         self.run.epoch()
-        self.run.write_to(uncompiled(self.net))
+        self.run.write_to(self.net)
         self.history, self.verdict = self.run.history, self.run.verdict
         self.log_run(self.run)
         self.trainer.should_stop |= self.verdict is not None
@@ -152,7 +151,7 @@ class LitRule(LitModel):
         """Return a run before its next epoch: a new one, or the one of a checkpoint."""
         most = self.trainer.max_epochs or -1
         rule = RuleTrainer(max_epochs=most if most > 0 else 2**31, **self.trainer_options)
-        net: Any = deepcopy(uncompiled(self.net))
+        net: Any = deepcopy(self.net)
         saved = self.take_saved("run")
         if saved:
             net.load_state_dict(saved["start"])
@@ -185,7 +184,7 @@ class LitRule(LitModel):
         scores, norm, made = self(x), self.weight_norm(), torch.zeros(len(y), dtype=torch.bool)
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
-            self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
+            self.result = self.rule.learn_chunk(self.stream, self.net, x, labels, sample_weight=weight)
             made[self.result.log.mistakes.sample] = True
         self.measured("train", 0, scores, y, None, norm, made)
 
@@ -198,7 +197,7 @@ class LitRule(LitModel):
             raise ValueError(
                 f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
             ) from None
-        self.stream, self.verdict = self.rule.new_stream(uncompiled(self.net)), None
+        self.stream, self.verdict = self.rule.new_stream(self.net), None
         self.history = [EpochRecord(*record) for record in saved.get("history", ())]
         if saved:
             self.stream.load_state_dict(saved["stream"])
@@ -237,7 +236,7 @@ class LitRule(LitModel):
         """Write the selected weights into the net; keep the result."""
         if self.run is not None and self.run.history:
             self.result = self.run.result()
-            self.result.write_to(uncompiled(self.net))
+            self.result.write_to(self.net)
         elif self.stream is not None and self.result is not None:
             self.result = replace(self.result, verdict=self.verdict or Verdict.BUDGET, history=tuple(self.history))
 

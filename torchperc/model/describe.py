@@ -44,7 +44,6 @@ _NOT_SAVED = "not saved"
 
 def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) -> Description:
     """Describe a net by class and arguments; by class alone if that cannot rebuild it."""
-    net = uncompiled(net)
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
@@ -68,12 +67,6 @@ def why_not_described(net: object) -> str | None:
     if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
         return "net has custom features, which cannot be saved in a file; use block features"
     return None
-
-
-def uncompiled(net: nn.Module) -> nn.Module:
-    """The net inside ``torch.compile(net)``; any other net as it is."""
-    inner = getattr(net, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else net
 
 
 def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module:
