@@ -248,11 +248,8 @@ class LitModel(pl.LightningModule):
         saved, own, resumed = checkpoint.get("torchperc") or {}, self.kind(), self.is_fitting()
         for name in own if resumed else ("format", "module"):
             if saved.get(name) != own[name]:
-                raise CheckpointError(
-                    f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}; "
-                    "resume the same run, or load the weights alone: "
-                    "module.load_state_dict(torch.load(path)['state_dict'])"
-                )
+                other = f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}"
+                raise CheckpointError(f"{other}; resume that run, or load_state_dict(torch.load(path)['state_dict'])")
         both = self.state_dict(), checkpoint["state_dict"]
         here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in both)
         if any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found:
@@ -270,7 +267,6 @@ class LitModel(pl.LightningModule):
         """Begin with new metrics; end the group of processes before the interpreter, whose end its threads abort."""
         self.metrics.clear()
         if self.trainer.world_size > 1:
-            atexit.unregister(_end_processes)
             atexit.register(_end_processes)
 
 
@@ -363,7 +359,7 @@ class LitDescent(LitModel):
             "gradient_clip_val": bool(trainer.gradient_clip_val),
             f"{trainer.world_size} processes": trainer.world_size > 1,
         }
-        self.refuse("use update='batch': 'sample' makes the steps of plain SGD in one process", options)
+        self.refuse("use update='batch', as update='sample' makes steps of plain SGD in one process", options)
 
     def sample_steps(self, batch: Any) -> Tensor:
         """Make a step for each sample of a batch; return the mean loss before the steps."""
@@ -372,11 +368,8 @@ class LitDescent(LitModel):
             raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
         norm, net = self.weight_norm(), check_linear(self.net)
         weight = self.weights(y, weight, None if len(net.weight) == 1 else len(net.weight))
-        if weight is None or bool(weight.any()):
-            lr = float(self.trainer.optimizers[0].param_groups[0]["lr"])
-            scores = descend(net, self.head, x, y, lr, sample_weight=weight)
-        else:  # which moves nothing
-            scores = self(x).detach()
+        lr, moves = float(self.trainer.optimizers[0].param_groups[0]["lr"]), weight is None or bool(weight.any())
+        scores = descend(net, self.head, x, y, lr, sample_weight=weight) if moves else self(x).detach()
         return self.measured("train", 0, scores, y, weight, norm).mean()
 
     def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:
