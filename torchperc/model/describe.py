@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer, lr_scheduler
@@ -100,6 +101,8 @@ def described_factory(make: Callable[..., Any] | None) -> Description | str | No
 
 def as_factory(name: str, make: object) -> Callable[..., Any] | None:
     """A function that makes an optimizer or a scheduler, or the one that a checkpoint describes."""
+    if isinstance(make, partial):  # numbers of numpy would end up in the optimizer's state, which is saved, too
+        return partial(make, **{k: v.item() if isinstance(v, np.generic) else v for k, v in make.keywords.items()})
     if make is None or callable(make):
         return make
     if make == _NOT_SAVED:
