@@ -109,7 +109,7 @@ def apply(
         >>> import tempfile, torchperc as tp
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "new.csv").write_text("id,x1,x2\\na7,0,1\\n")
-        >>> apply(tp.FittedModel.of(tp.Perceptron(2)), folder / "new.csv", folder / "labels.csv", keep="id").rows
+        >>> apply(tp.FittedModel(tp.Perceptron(2)), folder / "new.csv", folder / "labels.csv", keep="id").rows
         1
         >>> (folder / "labels.csv").read_text()
         'id,label,score\\n"a7","+1",0\\n'

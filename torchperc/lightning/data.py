@@ -87,11 +87,9 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
-        """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        target = None if self.target_scaler is None else self.target_scaler.state()
-        fitted = {"scaler": self.scaler.state(), "labels": list(self.dataset.labels), "target_scaler": target}
-        encoding = None if self.encoder is None else self.encoder.to_json()
-        return {**fitted, "encoding": encoding, "data": self.digest, "seed": self.seed}
+        """A hash of the data, the scaling, and the seed of split and order."""
+        scalers = [scaler and scaler.state() for scaler in (self.scaler, self.target_scaler)]
+        return {"data": self.digest, "labels": list(self.dataset.labels), "scalers": scalers, "seed": self.seed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""
