@@ -41,7 +41,8 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     """Read a file with a column of labels or real targets, several files as one, or a data frame.
 
     The format is inferred from the extension: text (``.csv .tsv .txt .data``, and any other), Parquet
-    (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
+    (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y, or data and
+    target (``.npz``). Text
     and svmlight may be compressed (``.gz .bz2 .zst``).
 
     A column is a number if all that is in it are numbers, a date if all are dates, and a category if fewer than half
@@ -55,8 +56,7 @@ def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; a
             list of files, which need the same columns in the same order (and header); or a pandas ``DataFrame``.
-        target: the column of labels or targets, by name or by position from 1; the last one by default. Of an ``.npz``
-            file, the name of that array.
+        target: the column of labels or targets, by name or by position from 1; the last one by default.
         options: how to read it, see :class:`~torchperc.data.ReadOptions`.
 
     Raises:
@@ -102,8 +102,8 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
             raise ParameterError(Option(name, value), f" needs columns, and {paths[0]} (svmlight) has none")
     if kind == "svmlight":
         return SvmlightFit([SvmlightFile(path, options.task == "regression") for path in paths], options, kept)
-    table = open_table(paths, kind, options, () if target is None else (str(target),))
-    return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
+    given = "y" if target is None and kind == "npz" else target
+    return TableFit(open_table(paths, kind, options), given, options, kept)
 
 
 class _Kept(deque[Any]):
@@ -231,8 +231,8 @@ class Batches:
                 self.labelled = self._file.labelled
             else:
                 if encoder.n_columns is not None:
-                    options, trained = replace(options, header=bool(options.header)), []
-                self._file = open_table([self.path], kind, options, trained, labelled=False)
+                    options = replace(options, header=bool(options.header))
+                self._file = open_table([self.path], kind, options)
                 self._positions, self._target = encoder.find_columns(self._file)
                 names, self.labelled = self._file.names, self._target is not None
         self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})

@@ -327,7 +327,6 @@ class TableEncoder:
         names: Sequence[str] = table.names
         if self.n_columns is not None:
             every = [str(j + 1) for j in range(self.n_columns)]
-            every[-1] = every[-1] if self.target in every else str(self.target)  # behind X in an archive
             without = [name for name in every if name != self.target]
             if len(names) not in (len(every), len(without)):
                 had = f"training had {len(every)}, or {len(without)} without that of the labels"
