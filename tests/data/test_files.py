@@ -477,25 +477,17 @@ def test_svmlight_with_all_its_liberties(tmp_path, pieces):
     assert "target='a' needs columns" in said_by(lambda: read(tmp_path / "data.svm", "a"))
 
 
-BAD_LINES = {
-    "1 2:1 1:1": "index 1 is too small, too large, or without a finite number",
-    "1,2 1:1": "'1,2' is no label",
-    "1:1 2:1": "'1:1' is no label, which is one word in UTF-8 without a comma or colon; a line is: label index:value",
-    "1 1:1 2": "parse error: Expected 2 columns, got 1: 2; a line is: label index:value",
-    "1 1:one": "conversion error to double: invalid value 'one'; a line is: label index:value",
-    "1 -1:2": "index -1 is too small",
-    "1 99999999999:2": "conversion error to int32: invalid value '99999999999'",
-    "? 1:2": "'?' is no label",
-    "1 1:nan": "index 1 is too small, too large, or without a finite number",
-    "caf\xe9 1:2": "'caf\ufffd' is no label",
-    "1 qid:3 1:2": "conversion error to int32: invalid value 'qid'",
-}
+BAD_LINES = (
+    "1 2:1 1:1", "1,2 1:1", "1:1 2:1", "1 1:1 2", "1 1:one", "1 -1:2", "1 99999999999:2", "1 2147483647:1", "? 1:2",
+    "1 1:nan", "1 1:1 1:1", "1 1:1:1", "1 :1", "1 qid:3 1:2", "caf\xe9 1:2",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
 def test_bad_lines_of_svmlight_are_named(tmp_path, pieces, line):
     path = write(tmp_path, "1 1:1\n# comment\n0 2:1\n" * 10 + f"{line}\n0 1:2\n", "data.svm", "latin-1")
-    assert f"{path}, line 31: {BAD_LINES[line]}" in said_by(lambda: read(path))
+    found = line.replace("\xe9", "\ufffd")
+    assert f"{path}, line 31: found '{found}'; a line is: label index:value index" in said_by(lambda: read(path))
 
 
 # streaming

@@ -28,20 +28,18 @@ from torchperc.data.table_files import (
 )
 
 PIECE = 2**24  # bytes of text that are read together
-_MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
+_WIDEST = 2**31 - 1  # number of columns that a CSR array of int32 can have
 _FORM = "a line is: label index:value index:value …, with one label, indices that rise, and finite numbers"
 
 
 class SparseBatch(NamedTuple):
-    """Some rows: their lines, labels (``None`` if the file has none), and CSR parts with indices as written."""
+    """Some rows: their lines, labels (``None`` if the file has none), and a CSR array with indices as written."""
 
     n_rows: int
     nbytes: int
-    lines: Array
+    lines: Sequence[int]
     labels: Words | None
-    starts: Array
-    columns: Array
-    values: Array
+    X: Any
 
 
 class SvmlightFile:
@@ -53,41 +51,48 @@ class SvmlightFile:
 
     def __init__(self, path: Path, real: bool = False) -> None:
         self.path, self.real = path, real
-        first = next((tokens for lines in self._pieces() for line in lines if (tokens := line.split())), [b""])
-        self.labelled = b":" not in first[0]
+        (_, first), *_ = next(self._pieces(), [(1, b"label")])
+        self.labelled = b":" not in first.split()[0]
 
-    def _pieces(self) -> Iterator[list[bytes]]:
-        """Lines without comments, some at a time."""
+    def _pieces(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Numbers and text of lines, without comments and empty lines, some at a time."""
         with open_bytes(self.path) as file, io.BufferedReader(file) as text:
+            count = 0
             while lines := text.readlines(PIECE):
                 lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
-                yield [line.partition(b"#")[0] for line in lines]
+                bare = (line.partition(b"#")[0].strip() for line in lines)
+                if numbered := [(number, line) for number, line in enumerate(bare, count + 1) if line]:
+                    yield numbered
+                count += len(lines)
 
     def batches(self) -> Iterator[SparseBatch]:
         """The rows, some at a time; the first line that is wrong is an error that names it."""
-        first = 1
-        for lines in self._pieces():
-            yield self._batch(lines, first)
-            first += len(lines)
+        return map(self._batch, self._pieces())
 
-    def _batch(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+    def _batch(self, lines: list[tuple[int, bytes]]) -> SparseBatch:
         """The rows of some lines; if one is wrong, it is looked for in either half."""
         try:
-            return self._parsed(lines, first)
+            return self._parsed(*zip(*lines, strict=True))
         except ValueError:
             if len(lines) == 1:
-                found = lines[0].strip()[:60].decode(errors="replace")
-                raise ValueError(f"{self.path}, line {first}: found {found!r}; {_FORM}") from None
-        half = len(lines) // 2
-        self._batch(lines[:half], first)
-        return self._batch(lines[half:], first + half)
+                (number, text), *_ = lines
+                found = text[:60].decode(errors="replace")
+                raise ValueError(f"{self.path}, line {number}: found {found!r}; {_FORM}") from None
+        self._batch(lines[: len(lines) // 2])
+        return self._batch(lines[len(lines) // 2 :])
 
-    def _parsed(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+    def _parsed(self, numbers: Sequence[int], lines: Sequence[bytes]) -> SparseBatch:
         """The rows of some lines; any ``ValueError`` if something is not as it should be."""
-        labels, tokens = None, lines
+        from scipy.sparse import csr_array
+
+        labels = None
         if self.labelled:
-            tokens, lines = zip(*((*text.split(None, 1), b"", b"")[:2] for text in lines), strict=True)
-        starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
+            tokens, lines = zip(*((*text.split(None, 1), b"")[:2] for text in lines), strict=True)
+            distinct, codes = np.unique(tokens, return_inverse=True)
+            words = [text.decode() for text in distinct.tolist()]
+            if any(is_absent(text) or {*":,"} & {*text} or (self.real and not is_finite(text)) for text in words):
+                raise ValueError
+            labels = Words(codes, tuple(map(word, words)))
         types = {"index": pa.int32(), "value": pa.float64()}
         table = pa.csv.read_csv(
             pa.BufferReader(b"\n".join([b"0:0", *lines]).translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
@@ -96,29 +101,21 @@ class SvmlightFile:
             pa.csv.ConvertOptions(column_types=types, null_values=[]),
         )
         columns, values = (np.from_dlpack(table[name].combine_chunks())[1:] for name in types)
-        falls = np.diff(columns, prepend=-1) <= 0
-        falls[starts[:-1][starts[:-1] < len(falls)]] = False
-        if (falls | (columns < 0) | (columns > _MOST) | ~np.isfinite(values)).any():
+        starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
+        X = csr_array((values, columns, starts), shape=(len(lines), _WIDEST))
+        X.check_format()
+        if not (X.has_canonical_format and np.isfinite(values).all()):
             raise ValueError
-        rows = np.flatnonzero([not text.isspace() and text != b"" for text in tokens])
-        if self.labelled:
-            distinct, codes = np.unique(np.array(tokens)[rows], return_inverse=True)
-            words = [text.decode() for text in distinct.tolist()]
-            if any(is_absent(text) or {*":,"} & {*text} or (self.real and not is_finite(text)) for text in words):
-                raise ValueError
-            labels = Words(codes, tuple(map(word, words)))
-        size = starts.nbytes + columns.nbytes + values.nbytes
-        return SparseBatch(len(rows), size, rows + first, labels, np.append(starts[rows], starts[-1]), columns, values)
+        return SparseBatch(len(lines), 12 * X.nnz + starts.nbytes, numbers, labels, X)
 
     def samples(self, batch: SparseBatch, first: int, width: int) -> Any:
         """Some rows as a CSR array; an index that training did not have is an error that names the line."""
-        from scipy.sparse import csr_array
-
-        for wrong in np.flatnonzero((batch.columns < first) | (batch.columns >= first + width))[:1]:
-            line = batch.lines[np.searchsorted(batch.starts, wrong, side="right") - 1]
-            at = f"{self.path}, line {line}: index {batch.columns[wrong]} did not occur in training"
+        X = batch.X
+        for wrong in np.flatnonzero((X.indices < first) | (X.indices >= first + width))[:1]:
+            line = batch.lines[np.searchsorted(X.indptr, wrong, side="right") - 1]
+            at = f"{self.path}, line {line}: index {X.indices[wrong]} did not occur in training"
             raise ValueError(f"{at}, where indices went from {first} to {first + width - 1}")
-        return csr_array((batch.values, batch.columns - np.int32(first), batch.starts), shape=(batch.n_rows, width))
+        return type(X)((X.data, X.indices - np.int32(first), X.indptr), shape=(batch.n_rows, width))
 
 
 class SvmlightFit(Fit):
@@ -131,15 +128,15 @@ class SvmlightFit(Fit):
             if batch.labels is None:
                 raise ValueError(f"{self.path} has no labels: its lines begin with index:value; {_FORM}")
             labels.update(dict.fromkeys(batch.labels.levels))
-            lowest = min(lowest, int(batch.columns.min(initial=1)))
-            highest = max(highest, int(batch.columns.max(initial=0)))
+            lowest = min(lowest, int(batch.X.indices.min(initial=1)))
+            highest = max(highest, int(batch.X.indices.max(initial=0)))
             self.rows += batch.n_rows
             keep(batch)
         if highest < lowest or not self.rows:
             raise ValueError(f"{self.path} has no {'features' if self.rows else 'samples'} in it; {_FORM}")
         named = self._infer_task(str(self.path), None, labels, options.task)
-        indices = lowest, highest - lowest + 1
-        self.encoder = TableEncoder((), None, named, indices=indices, options=options.of_new_files())
+        self._indices = lowest, highest - lowest + 1
+        self.encoder = TableEncoder((), None, named, indices=self._indices, options=options.of_new_files())
 
     def batches(self) -> Iterator[SparseBatch]:
         """The rows of all files."""
@@ -147,6 +144,5 @@ class SvmlightFit(Fit):
 
     def encode(self, batch: SparseBatch, out: Any = None) -> tuple[Any, Array, Array]:
         """Features of some rows, no missing positions, and targets."""
-        assert self.encoder.indices is not None
-        X = self._files[0].samples(batch, *self.encoder.indices)
+        X = self._files[0].samples(batch, *self._indices)
         return X, np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)

@@ -46,7 +46,6 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 MISSING = ("error", "drop", "mean")
 TASKS = ("classification", "regression")
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "text"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -56,7 +55,7 @@ _FORMATS = {
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
 BLOCK = 2**20  # bytes of text that Arrow parses at a time; 16 times as many if it refuses
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
-_HEAD, _LONGEST = 2**16, 2**28  # characters by which delimiter and header are found, and of a line
+_HEAD = 2**16  # characters by which delimiter and header are found
 _DELIMITERS, _ALIKE = ("\t", ";", "|", ","), 20  # and the lines that must agree on one
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
@@ -182,16 +181,14 @@ def common_name(paths: Sequence[Path]) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].with_name(f"{paths[0].name} and {len(paths) - 1} more")
 
 
-def format_by_name(name: str) -> tuple[str | None, str | None]:
-    """Format and compression by the extension of a file, each ``None`` if it says nothing."""
-    path = Path(name.lower())
-    compression = _COMPRESSED.get(path.suffix)
-    return _FORMATS.get(Path(path.stem).suffix if compression else path.suffix), compression
+def format_by_name(name: str) -> str | None:
+    """Format by the extension of a file, or the one before it (``.csv.gz``); ``None`` if they say nothing."""
+    return next((_FORMATS[end] for end in Path(name.lower()).suffixes[:-3:-1] if end in _FORMATS), None)
 
 
 def format_of(path: Path) -> str:
     """Format of a file by its extension, text by default; one that cannot be opened or is empty is an error."""
-    kind = format_by_name(path.name)[0] or "text"
+    kind = format_by_name(path.name) or "text"
     if kind not in ("npy", "npz"):
         require_packages(f"reading {path}", "pyarrow")
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -218,7 +215,7 @@ def _reading(path: Path, what: str = "file", errors: Any = (OSError, UnicodeErro
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
     """Open a file of Arrow, decompressed as the extension says; whatever fails is one ``ValueError``."""
-    with _reading(path), pa.input_stream(str(path), compression=format_by_name(path.name)[1]) as file:
+    with _reading(path), pa.input_stream(str(path)) as file:
         yield file
 
 
@@ -451,12 +448,8 @@ def frame_table(frame: Any, title: str = "X") -> Table:
 def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
     """A dict per row as a table; each must have the columns that are named."""
     for i, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise TypeError(f"X[{i}] is {type(row).__name__}, but X[0] is a dict; give a dict per row")
-        for name in names:
-            if name not in row:
-                why = f"it lacks {name!r} and has {listed([*map(str, row)])}"
-                raise ValueError(f"X[{i}] must have each column of training; {why}")
+        if not isinstance(row, Mapping) or not {*names} <= {*row}:
+            raise ValueError(f"X[{i}] must be a dict with each column of training, {listed(names)}, found {row!r:.200}")
     return columns_table("X", ((name, [row[name] for row in rows]) for name in names))
 
 
@@ -547,7 +540,7 @@ class TextTable(Table):
         padded = [any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns]
         self.zero_padded = frozenset(np.flatnonzero(padded).tolist())
 
-    def _head(self, encoding: str | None) -> str:
+    def _head(self, encoding: str | None) -> list[str]:
         """The first lines, two at least, in the encoding that is given or recognised."""
         with open_bytes(self.path) as file:
             head = file.read(_HEAD)
@@ -566,7 +559,7 @@ class TextTable(Table):
             ):
                 shutil.copyfileobj(text, copied)
         with _open_text(self._source) as text:
-            return str(text.read(_HEAD) + text.readline(_LONGEST) + text.readline(_LONGEST))
+            return [*text.readlines(_HEAD), *text.readlines(1)]
 
     def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """Columns as Arrow reads them; all are text from the first block on in which some are not all numbers."""
@@ -577,7 +570,7 @@ class TextTable(Table):
             read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(size, 64 * len(names)))
             convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
             convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-            source, seen = pa.input_stream(str(self._source), compression=format_by_name(self._source.name)[1]), 0
+            source, seen = pa.input_stream(str(self._source)), 0
             try:
                 with _reading(self.path):
                     for batch in pa.csv.open_csv(source, read, parse, convert):
@@ -623,14 +616,14 @@ def _open_text(path: Path, encoding: str | None = None) -> Iterator[Any]:
             raise ParameterError(said, remedy, Option("encoding", "cp1252")) from None
 
 
-def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(lines: list[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The cells of each record, and the number of the line in which it ends, up to a cell that is too long."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     with suppress(csv.Error):
         yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
 
 
-def _delimiter(head: str) -> str:
+def _delimiter(head: list[str]) -> str:
     """What splits the first lines into equally many cells, most of them numbers; else what the first has most of."""
 
     def merit(delimiter: str) -> tuple[bool, float, int]:
