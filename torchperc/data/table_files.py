@@ -161,11 +161,8 @@ def find_files(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
         raise TypeError(f"path must be a file, a pattern such as data/*.csv, or a list of files, found {source!r}")
     paths = list[Path]()
     for name in several:
-        alone = not is_pattern(name) or Path(name).exists()
-        matching = [Path(name)] if alone else sorted(map(Path, glob.glob(str(name), recursive=True)))
-        if not matching:
-            raise ValueError(f"no file matches {str(name)!r}; check the folder and the extension")
-        paths += matching
+        matching = [] if Path(name).exists() else sorted(map(Path, glob.glob(str(name), recursive=True)))
+        paths += matching or [Path(name)]
     if len(set(paths)) < len(paths):
         raise ValueError(f"{max(paths, key=paths.count)} is named twice; name each file once")
     return tuple(paths)
