@@ -355,9 +355,7 @@ class Table:
 
     def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
         """The place of each row, in words, and its cells as they are written."""
-        rows = chain.from_iterable(
-            zip(*(_written(each.tolist()) for each in some), strict=True) for some in self.arrays(positions, ())
-        )
+        rows = chain.from_iterable(zip(*map(_written, some), strict=True) for some in self.arrays(positions, ()))
         return ((f"{self.path}, row {number}", list(cells)) for number, cells in enumerate(rows, 1))
 
     def locate(self, positions: Sequence[int], is_wanted: Callable[[int, str], bool]) -> tuple[str, str, int]:
@@ -387,29 +385,29 @@ class Table:
         for arrays in chain.from_iterable(part.arrays(positions, numbers) for part in self.parts or [self]):
             given = dict(zip(positions, arrays, strict=True))
             columns = {j: self._cells(given[j], j, kind == "number") for j, kind in wanted.items()}
-            yield TableBatch(len(arrays[0]), columns, {j: _written(given[j].tolist()) for j in raw})
+            yield TableBatch(len(arrays[0]), columns, {j: _written(given[j]) for j in raw})
 
     def _cells(self, array: Any, position: int, numbers: bool) -> Cells:
         """A column as numbers, if all that is in it are and they are wanted; else as words."""
-        if isinstance(array, np.ndarray):
-            if numbers and array.dtype.kind in "biuf":
-                return array.astype(np.float64)
+        if not isinstance(array, np.ndarray):
+            is_boolean, name = pa.types.is_boolean(array.type), self.names[position]
+            if numbers and not is_boolean:
+                with suppress(pa.ArrowException):
+                    array = array.cast(pa.float64(), safe=False)
+                    if not array.null_count:
+                        return np.from_dlpack(array)
+                    batch = pa.RecordBatch.from_arrays([array], ["numbers"])  # whose arrays' to_numpy imports pandas
+                    return batch.to_tensor(null_to_nan=True).to_numpy()[:, 0]  # type: ignore[no-any-return]
+            try:
+                encoded = (array if is_boolean else array.cast(pa.string())).dictionary_encode("encode")
+            except pa.ArrowException as error:
+                what = f"is neither numbers nor text ({first_line(error)}); convert it, or ignore it ("
+                raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")") from None
+            values, places = encoded.dictionary, np.from_dlpack(encoded.indices)
+        elif numbers and array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        else:
             values, places = np.unique(array, return_inverse=True)
-            return self._coded(values.tolist(), places, numbers)
-        is_boolean, name = pa.types.is_boolean(array.type), self.names[position]
-        if numbers and not is_boolean:
-            with suppress(pa.ArrowException):
-                batch = pa.RecordBatch.from_arrays([array.cast(pa.float64(), safe=False)], ["numbers"])
-                return batch.to_tensor(null_to_nan=True).to_numpy()[:, 0]  # type: ignore[no-any-return]
-        try:
-            encoded = (array if is_boolean else array.cast(pa.string())).dictionary_encode("encode")
-        except pa.ArrowException as error:
-            what = f"is neither numbers nor text ({first_line(error)}); convert it, or ignore it ("
-            raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")") from None
-        return self._coded(encoded.dictionary.to_pylist(), np.from_dlpack(encoded.indices), numbers)
-
-    def _coded(self, values: Sequence[Any], places: Array, numbers: bool) -> Cells:
-        """Words or numbers for different values, of which each row has the one at its place."""
         numbering: dict[str, int] = {}
         texts = map(self.plain, _written(values))
         codes = [numbering.setdefault(word(text), len(numbering)) if text else -1 for text in texts]
@@ -419,9 +417,9 @@ class Table:
         return words
 
 
-def _written(values: Iterable[Any]) -> list[str]:
+def _written(array: Any) -> list[str]:
     """Values as texts, numbers in their shortest form."""
-    return [shortest(v) if isinstance(v, float) else "" if v is None else str(v) for v in values]
+    return [shortest(v) if isinstance(v, float) else "" if v is None else str(v) for v in array.tolist()]
 
 
 def columns_table(title: str, columns: Iterable[tuple[Any, Any]]) -> Table:
@@ -446,7 +444,8 @@ def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table
     """A dict per row as a table; each must have the columns that are named."""
     for i, row in enumerate(rows):
         if not isinstance(row, Mapping) or not {*names} <= {*row}:
-            raise ValueError(f"X[{i}] must be a dict with each column of training, {listed(names)}, found {row!r:.200}")
+            error = ValueError if isinstance(row, Mapping) else TypeError
+            raise error(f"X[{i}] must be a dict with each column of training, {listed(names)}, found {row!r:.200}")
     return columns_table("X", ((name, [row[name] for row in rows]) for name in names))
 
 
@@ -478,15 +477,14 @@ def array_table(path: Path, kind: str) -> Table:
         held = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         needed = "a matrix of numbers X (N, d) is needed, and in an .npz file labels y (N,)"
         raise ValueError(f"{path} holds {held or 'nothing'}; {needed}; save sparse samples as svmlight")
-    columns = [*X.T, *([] if y is None else [y])]
-    step = max(1, min(ROWS, 2**20 // (len(columns) or 1)))
+    columns = dict(zip(map(str, range(1, X.shape[1] + 1)), X.T, strict=True)) | ({} if y is None else {"y": y})
+    names, step = tuple(columns), max(1, min(ROWS, 2**20 // (len(columns) or 1)))
 
     def read(positions: Sequence[int]) -> Iterator[Any]:
         for first in range(0, len(X), step):
-            yield [columns[j][first : first + step] for j in positions]
+            yield [columns[names[j]][first : first + step] for j in positions]
 
-    names = [*map(str, range(1, X.shape[1] + 1)), *([] if y is None else ["y"])]
-    return Table(path, tuple(names), read, named=y is not None)
+    return Table(path, names, read, named=y is not None)
 
 
 def open_table(paths: Sequence[Path], kind: str, options: ReadOptions) -> Table:
