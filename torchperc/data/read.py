@@ -96,9 +96,7 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
     unused = _OF_TEXT * (kind != "text") + _OF_TABLES * (kind == "svmlight")
     for name, value in (vars(options) | {"target": target}).items():
         if name in unused and value not in (None, (), "error"):
-            raise ParameterError(
-                Option(name, value), f" says nothing about {kind} files such as {paths[0]}; leave it out"
-            )
+            raise ParameterError(Option(name, value), f" says nothing about {paths[0]} ({kind}); leave it out")
     if kind == "svmlight":
         return SvmlightFit([SvmlightFile(path, options.task == "regression") for path in paths], options, kept)
     given = "y" if target is None and kind == "npz" else target

@@ -33,13 +33,15 @@ _FORM = "a line is: label index:value index:value …, with one label, indices t
 
 
 class SparseBatch(NamedTuple):
-    """Some rows: their lines, labels (``None`` if the file has none), and a CSR array with indices as written."""
+    """Some rows: their lines, labels (``None`` if the file has none), and CSR parts with indices as written."""
 
     n_rows: int
     nbytes: int
     lines: Sequence[int]
     labels: Words | None
-    X: Any
+    starts: Array
+    columns: Array
+    values: Array
 
 
 class SvmlightFile:
@@ -83,8 +85,6 @@ class SvmlightFile:
 
     def _parsed(self, numbers: Sequence[int], lines: Sequence[bytes]) -> SparseBatch:
         """The rows of some lines; any ``ValueError`` if something is not as it should be."""
-        from scipy.sparse import csr_array
-
         labels = None
         if self.labelled:
             tokens, lines = zip(*((*text.split(None, 1), b"")[:2] for text in lines), strict=True)
@@ -102,20 +102,23 @@ class SvmlightFile:
         )
         columns, values = (np.from_dlpack(table[name].combine_chunks())[1:] for name in types)
         starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
-        X = csr_array((values, columns, starts), shape=(len(lines), _WIDEST))
-        X.check_format()
-        if not (X.has_canonical_format and np.isfinite(values).all()):
+        rows = np.repeat(np.arange(len(lines)), np.diff(starts))
+        if (np.diff(np.add(rows << 31, columns)) <= 0).any() or not (
+            np.isfinite(values) & (columns.view("u4") < _WIDEST)
+        ).all():
             raise ValueError
-        return SparseBatch(len(lines), 12 * X.nnz + starts.nbytes, numbers, labels, X)
+        size = starts.nbytes + columns.nbytes + values.nbytes
+        return SparseBatch(len(lines), size, numbers, labels, starts, columns, values)
 
     def samples(self, batch: SparseBatch, first: int, width: int) -> Any:
         """Some rows as a CSR array; an index that training did not have is an error that names the line."""
-        X = batch.X
-        for wrong in np.flatnonzero((X.indices < first) | (X.indices >= first + width))[:1]:
-            line = batch.lines[np.searchsorted(X.indptr, wrong, side="right") - 1]
-            at = f"{self.path}, line {line}: index {X.indices[wrong]} did not occur in training"
+        from scipy.sparse import csr_array
+
+        for wrong in np.flatnonzero((batch.columns < first) | (batch.columns >= first + width))[:1]:
+            line = batch.lines[np.searchsorted(batch.starts, wrong, side="right") - 1]
+            at = f"{self.path}, line {line}: index {batch.columns[wrong]} did not occur in training"
             raise ValueError(f"{at}, where indices went from {first} to {first + width - 1}")
-        return type(X)((X.data, X.indices - np.int32(first), X.indptr), shape=(batch.n_rows, width))
+        return csr_array((batch.values, batch.columns - np.int32(first), batch.starts), shape=(batch.n_rows, width))
 
 
 class SvmlightFit(Fit):
@@ -128,8 +131,8 @@ class SvmlightFit(Fit):
             if batch.labels is None:
                 raise ValueError(f"{self.path} has no labels: its lines begin with index:value; {_FORM}")
             labels.update(dict.fromkeys(batch.labels.levels))
-            lowest = min(lowest, int(batch.X.indices.min(initial=1)))
-            highest = max(highest, int(batch.X.indices.max(initial=0)))
+            lowest = min(lowest, int(batch.columns.min(initial=1)))
+            highest = max(highest, int(batch.columns.max(initial=0)))
             self.rows += batch.n_rows
             keep(batch)
         if highest < lowest or not self.rows:

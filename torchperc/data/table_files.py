@@ -390,6 +390,7 @@ class Table:
     def _cells(self, array: Any, position: int, numbers: bool) -> Cells:
         """A column as numbers, if all that is in it are and they are wanted; else as words."""
         if not isinstance(array, np.ndarray):
+            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
             is_boolean, name = pa.types.is_boolean(array.type), self.names[position]
             if numbers and not is_boolean:
                 with suppress(pa.ArrowException):
@@ -565,10 +566,10 @@ class TextTable(Table):
             read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(size, 64 * len(names)))
             convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
             convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-            source, seen = pa.input_stream(str(self._source)), 0
+            seen = 0
             try:
                 with _reading(self.path):
-                    for batch in pa.csv.open_csv(source, read, parse, convert):
+                    for batch in pa.csv.open_csv(str(self._source), read, parse, convert):
                         new, seen = max(0, done - seen), seen + batch.num_rows
                         if seen > done:
                             done, end = seen, str(batch.column(names[-1])[-1])
