@@ -103,9 +103,8 @@ class SvmlightFile:
         columns, values = (np.from_dlpack(table[name].combine_chunks())[1:] for name in types)
         starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
         rows = np.repeat(np.arange(len(lines)), np.diff(starts))
-        if (np.diff(np.add(rows << 31, columns)) <= 0).any() or not (
-            np.isfinite(values) & (columns.view("u4") < _WIDEST)
-        ).all():
+        right = np.isfinite(values) & (columns.view("u4") < _WIDEST)
+        if not right.all() or (np.diff(np.add(rows << 31, columns)) <= 0).any():
             raise ValueError
         size = starts.nbytes + columns.nbytes + values.nbytes
         return SparseBatch(len(lines), size, numbers, labels, starts, columns, values)
