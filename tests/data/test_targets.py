@@ -69,7 +69,10 @@ def test_small_integers_stay_classes_and_infinite_targets_are_named(tmp_path, ki
     y[17] = math.inf
     place = {"csv": "line 19", "svm": "line 18"}.get(kind, "row 18")
     said = said_by(partial(read, save(tmp_path, kind, X, y), task="regression"))
-    assert (place in said, "'inf' is not a finite number" in said) == (True, True)
+    assert (place in said, ("found 'inf 1:" if kind == "svm" else "'inf' is not a finite number") in said) == (
+        True,
+        True,
+    )
     constant = said_by(partial(read, save(tmp_path, kind, X, np.full(N, 2.5)), task="regression"))
     assert "one value only: '2.5'" in constant
 

@@ -60,10 +60,10 @@ def test_apply_predict_and_sklearn_agree(learned, run, tmp_path):
 def test_rows_as_dicts_that_are_wrong(learned):
     model = learned[1].model
     with pytest.raises(
-        ValueError, match=r"X\[1\] must have each column of training; it lacks 'message' and has 'text'"
+        ValueError, match=r"X\[1\] must be a dict with each column of training, 'message', found {'text'"
     ):
         model.predict([{"message": "a"}, {"text": "b"}])
-    with pytest.raises(TypeError, match=r"X\[1\] is str, but X\[0\] is a dict"):
+    with pytest.raises(TypeError, match=r"X\[1\] must be a dict .*, found 'b'"):
         model.predict([{"message": "a"}, "b"])
     with pytest.raises(ValueError, match="X, row 1, column 'message': the value is missing"):
         model.predict([{"message": None}])

@@ -207,7 +207,7 @@ def load(source: Any, **options: Any) -> Dataset:
         make, known = partial(_classic if name in _CLASSICS else _generated, name), _OPTIONS.get(name, [])
     elif not isinstance(source, str | Path | list | tuple) and not is_frame(source):
         raise TypeError(f"source must be a name, a path or a data frame, found {type(source).__name__} {source!r}")
-    elif name and not (any(format_by_name(name)) or is_pattern(name) or Path(name).is_file()):
+    elif name and not (format_by_name(name) or is_pattern(name) or Path(name).is_file()):
         choice = f"is unknown; choose one of {', '.join(SOURCES)}"
         what = "is a folder; name a table in it" if Path(name).is_dir() else choice
         raise ValueError(f"source={name!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")

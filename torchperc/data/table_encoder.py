@@ -316,7 +316,6 @@ class TableEncoder:
         names: list[Any] = [*table.names]
         if self.n_columns is not None:
             names = [str(j + 1) for j in range(self.n_columns)]
-            names[-1] = names[-1] if self.target in names else self.target  # behind X in an archive
             if len(table.names) == self.n_columns - 1:
                 names.remove(self.target)
             elif len(table.names) != self.n_columns:
