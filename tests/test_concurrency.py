@@ -160,7 +160,7 @@ ONES = {
     "MaxMargin": lambda: tp.theory.max_margin(*AND),
     "Sweep": lambda: tp.sweep(*AND, seeds=range(3)),
     "Dataset": lambda: tp.data.load("iris"),
-    "FittedModel": lambda: tp.FittedModel.of(tp.Perceptron(2), tp.PerceptronHead(), labels=["a", "b"]),
+    "FittedModel": lambda: tp.FittedModel(tp.Perceptron(2), tp.PerceptronHead(), labels=["a", "b"]),
     "LitClassifier": lambda: lit(tp.lightning.LitClassifier(tp.Perceptron(2), "logistic")),
     "LitRule": lambda: lit(tp.lightning.LitRule(tp.Perceptron(2))),
     "TabularDataModule": lambda: tp.lightning.TabularDataModule("iris", {"positive": "setosa"}, scale="standard"),

@@ -52,7 +52,7 @@ for module in (tp.lightning.LitClassifier(tp.Perceptron(2), "perceptron", lr=1.0
 tp.lightning.make_trainer("run", 2, logger=False, enable_progress_bar=False).fit(module, tp.lightning.TabularDataModule("AND"))
 
 Path("and.csv").write_text("a,b,c\\n0,0,x\\n1,1,y\\n")
-model = tp.FittedModel.of(tp.Perceptron(2), labels=("no", "yes"))
+model = tp.FittedModel(tp.Perceptron(2), labels=("no", "yes"))
 model.save("and.safetensors")
 says = {}
 for name, call in {

@@ -111,7 +111,7 @@ def test_online_and_saved(device, tmp_path):
         for part in (slice(8), slice(8, None), slice(8)):
             trainer.partial_fit(net, X[part], y[part])
     same(nets[0].weight, nets[1].weight)
-    tp.FittedModel.of(nets[1], tp.PerceptronHead()).save(tmp_path / "m.safetensors")
+    tp.FittedModel(nets[1], tp.PerceptronHead()).save(tmp_path / "m.safetensors")
     model = tp.FittedModel.load(tmp_path / "m.safetensors")
     assert torch.equal(model.scores(X), nets[1](X.to(device)).detach().cpu())
 

@@ -87,7 +87,7 @@ def split(source: Path | None, quick: bool) -> Split:
     """
     if source is None:
         count = 60 if quick else 25_000
-        made = tagged_sentences(count + count // 4, new_words=0.2, seed=0)
+        made = tagged_sentences(count + count // 4, seed=0)
         return Split("a generated grammar", made[:count], made[count:])
     documents = list(brown(source))
     chosen: Sequence[list[list[Sentence]]] = [

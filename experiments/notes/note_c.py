@@ -147,8 +147,9 @@ def separable_or_not() -> Finding:
 
 def proofs_for_inseparable_data() -> Finding:
     x, y = _shuffled_blobs(400, noise=0.01, seed=0)
-    u, b = tp.data.separator(seed=0)
-    bound = min(tp.theory.inseparable_bound(x, y, (u[None], b[None]), gamma, passes=5) for gamma in (0.5, 1.0, 2.0))
+    plane = tp.theory.max_margin(*tp.data.separable_blobs(400, seed=0))  # before labels are turned round
+    u, b = plane.weight, plane.bias
+    bound = min(tp.theory.inseparable_bound(x, y, (u, b), gamma, passes=5) for gamma in (0.5, 1.0, 2.0))
     made = learn(x, y, max_epochs=5, **NOTE_C)
     xor = learn(*gate("XOR"), order="shuffled", max_epochs=200, **NOTE_C)
     longest = max(record.norm for record in xor.history) ** 2
@@ -229,8 +230,9 @@ def error_of_the_chosen() -> Finding:
 
 def stability() -> Finding:
     x, y = tp.data.separable_blobs(9999, seed=0)
-    normal, _ = tp.data.separator(seed=0)
-    x, y = torch.cat((x, -50 * normal[None])), torch.cat((y, torch.tensor([1])))  # the last one, far on the wrong side
+    plane = tp.theory.max_margin(x, y).weight
+    far = -50 * plane / plane.norm()  # on the wrong side
+    x, y = torch.cat((x, far)), torch.cat((y, torch.tensor([1])))
     given = learn(x, y, max_epochs=1, **NOTE_C).log
     before, after = given.errors()[-2:].tolist()
     mixed = learn(x, y, max_epochs=1, order="shuffled", **NOTE_C).log

@@ -233,13 +233,13 @@ BAD = {
     "missing label cannot be filled": ("a,c\n1,x\n2,?\n3,y\n", {"missing": "mean"}, "line 3, column 'c': the target is missing"),
     "too large": ("a,c\n1,x\n1e999,y\n", {}, "line 3, column 'a': '1e999' is not a finite number"),
     "ragged": ("a,b,c\n1,2,x\n1,2\n", {}, "line 3: 2 columns where the first line has 3"),
-    "open quote": ('a,c\n1,x\n2,"y\n3,x\n4,y\n', {}, "line 3: a quote is opened and not closed"),
+    "open quote": ('a,c\n1,x\n2,"y\n3,x\n4,y\n', {}, "line 3: unexpected end of data; correct it, or look for a quote that is not closed"),
     "one label": ("a,c\n1,x\n2,x\n", {}, "column 'c' has one label only: 'x'; at least two are required"),
     "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; ignore it (ignore='b')"),
     "header only": ("a,b,c\n", {}, "has a header but no rows of data"),
     "one column": ("a\n1\n2\n", {}, "has one column; a feature and a label are needed"),
     "blank": ("\n \n", {}, "is empty"),
-    "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it comes from Windows or an old Excel, read it with encoding='cp1252'"),
+    "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is no text in UTF-8 ('utf-8' codec can't decode byte 0xe9 in position 13: invalid continuation byte); if it comes from Windows or an old Excel, read it with encoding='cp1252'"),
     "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier: ignore it (ignore='id')"),
     "identifier as label": ("a,y\n" + "".join(f"1,n{i}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity or an identifier"),
     "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name, like an index of pandas; rename or ignore it: ignore=1"),
@@ -284,7 +284,7 @@ WRONG_FILES = [
     (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
     (b"a\0,b\n1,x\n2,y\n", "data.csv", "encoding='utf-16'"),
     (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
-    (b"PK\x03\x04", "data.npz", "is not a complete archive"),
+    (b"PK\x03\x04", "data.npz", "is not a complete array"),
     (PACKED, "data.npy.gz", "is not a complete array"),
     (pa.compress(b"a,b\n" * 999, "zstd", asbytes=True)[:-5], "data.csv.zst", "is not a complete file"),
     (None, "none.csv", "No such file"),
@@ -359,14 +359,15 @@ def test_parquet_with_gaps(tmp_path, pieces):
 def test_parquet_in_other_types(tmp_path):
     decimals = pa.array([decimal.Decimal("1.50"), decimal.Decimal("2.25")])
     strings = pa.array(["1", "2"], pa.large_string())
-    made = read(parquet(tmp_path / "a.parquet", a=decimals, b=strings, y=pa.array([True, False])))
-    assert (made.X.tolist(), made.labels, made.y.tolist()) == ([[1.5, 1], [2.25, 2]], ("False", "True"), [1, -1])
+    made = read(parquet(tmp_path / "a.parquet", a=decimals, b=strings, c=[b"3", b"4"], y=pa.array([True, False])))
+    assert (made.X.tolist(), made.labels, made.y.tolist()) == ([[1.5, 1, 3], [2.25, 2, 4]], ("False", "True"), [1, -1])
     days = [datetime.date(2020, 1, 1), datetime.date(2020, 3, 2)]
     path = parquet(tmp_path / "b.parquet", day=days, a=[1, 2], y=["p", "q"])
     assert read(path).names == ("day (days)", "day (month)", "day (weekday)", "a")
-    assert "header=True needs text files" in said_by(lambda: read(path, header=True))
+    assert "b.parquet (parquet); leave it out" in said_by(lambda: read(path, header=True))
     bad = {
-        "column 'a' holds list": {"a": [[1], [2]], "y": ["p", "q"]},
+        "column 'a' is neither numbers nor text (Unsupported cast from list": {"a": [[1], [2]], "y": ["p", "q"]},
+        "column 'a' is neither numbers nor text (Invalid UTF8": {"a": [b"\xe9", b"x"], "y": ["p", "q"]},
         "column 'a' has no values at all": {"a": pa.nulls(2), "b": [1, 2], "y": ["p", "q"]},
         "no rows of data": {"a": pa.array([], "int64"), "y": pa.array([], "string")},
     }
@@ -383,7 +384,7 @@ def test_parquet_in_other_types(tmp_path):
 # numpy
 
 
-@pytest.mark.parametrize("names", [None, ("X", "y"), ("data", "target"), ("arr_0", "arr_1"), ("X", "kind")])
+@pytest.mark.parametrize("names", [None, ("X", "y"), ("data", "target")])
 def test_matrices_and_archives(tmp_path, pieces, names):
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(10, 3)), rng.integers(0, 2, 10)
@@ -393,15 +394,15 @@ def test_matrices_and_archives(tmp_path, pieces, names):
         np.savez(path, **dict(zip(names, (X, y), strict=True))) if names else np.save(path, np.column_stack([X, y]))
 
     saved(X)
-    target = "kind" if names and names[1] == "kind" else None
-    made = read(path, target)
+    made = read(path)
     assert np.array_equal(made.X.numpy(), X)
     assert (made.labels, made.names, made.decode(made.y)) == (("0", "1"), ("1", "2", "3"), [*map(str, y)])
-    same(read(path, target, stream=True), made)
+    same(read(path, stream=True), made)
+    same(read(path, "y" if names else 4), made)
     X[4, 1] = math.nan
     saved(X)
-    assert "row 5, column '2': the value is missing" in said_by(lambda: read(path, target))
-    assert read(path, target, missing="drop").dropped == 1
+    assert "row 5, column '2': the value is missing" in said_by(lambda: read(path))
+    assert read(path, missing="drop").dropped == 1
     assert "delimiter=','" in said_by(lambda: read(path, delimiter=","))
     np.save(tmp_path / "other.npy", np.column_stack([y, X[:, :1]]).astype(np.float32))
     assert np.array_equal(read(tmp_path / "other.npy", 1).X.numpy(), X[:, :1].astype(np.float32))
@@ -417,12 +418,13 @@ BAD_ARRAYS = {
     "X (3,) float64": np.ones(3),
     "X (1, 2) <U1": np.array([["a", "b"]]),
     "X (2, 2) complex128": np.eye(2) * 1j,
-    "is not a complete array of numbers": TRAPPED,
+    "is not a complete array of numbers (Array can't be memory-mapped: Python objects": TRAPPED,
     "has one column": np.ones((3, 1)),
-    "holds X (3, 3) float64; a matrix of numbers (N, d) is needed, and in an .npz file labels y": {"X": np.eye(3)},
+    "target='y' is not the name of one column of": {"X": np.eye(3)},
+    "holds W (3, 3) float64, y (3,) int64; a matrix of numbers X (N, d) is needed": {"W": np.eye(3), "y": [1, 2, 1]},
     "holds X (3, 3) float64, y (2,) int64": {"X": np.eye(3), "y": [1, 2]},
     "column 'y' has one label only": {"X": np.eye(3), "y": [1, 1, 1]},
-    "is not a complete archive of arrays": {"X": TRAPPED, "y": [1, 2]},
+    "is not a complete array of numbers": {"X": TRAPPED, "y": [1, 2]},
 }
 
 
@@ -472,28 +474,20 @@ def test_svmlight_with_all_its_liberties(tmp_path, pieces):
     dense = np.zeros((5, 10))
     dense[0, :2], dense[1, 2], dense[2, 1], dense[4, 0] = (1, 2), 0.5, -0.01, 3
     assert np.array_equal(made.X.toarray(), dense)
-    assert "target='a' needs columns" in said_by(lambda: read(tmp_path / "data.svm", "a"))
+    assert "target='a' says nothing about" in said_by(lambda: read(tmp_path / "data.svm", "a"))
 
 
-BAD_LINES = {
-    "1 2:1 1:1": "index 1 is too small, too large, or without a finite number",
-    "1,2 1:1": "'1,2' is no label",
-    "1:1 2:1": "'1:1' is no label, which is one word in UTF-8 without a comma or colon; a line is: label index:value",
-    "1 1:1 2": "parse error: Expected 2 columns, got 1: 2; a line is: label index:value",
-    "1 1:one": "conversion error to double: invalid value 'one'; a line is: label index:value",
-    "1 -1:2": "index -1 is too small",
-    "1 99999999999:2": "conversion error to int32: invalid value '99999999999'",
-    "? 1:2": "'?' is no label",
-    "1 1:nan": "index 1 is too small, too large, or without a finite number",
-    "caf\xe9 1:2": "'caf\ufffd' is no label",
-    "1 qid:3 1:2": "conversion error to int32: invalid value 'qid'",
-}
+BAD_LINES = (
+    "1 2:1 1:1", "1,2 1:1", "1:1 2:1", "1 1:1 2", "1 1:one", "1 -1:2", "1 99999999999:2", "1 2147483647:1", "? 1:2",
+    "1 1:nan", "1 1:1 1:1", "1 1:1:1", "1 :1", "1 qid:3 1:2", "caf\xe9 1:2",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
 def test_bad_lines_of_svmlight_are_named(tmp_path, pieces, line):
     path = write(tmp_path, "1 1:1\n# comment\n0 2:1\n" * 10 + f"{line}\n0 1:2\n", "data.svm", "latin-1")
-    assert f"{path}, line 31: {BAD_LINES[line]}" in said_by(lambda: read(path))
+    found = line.replace("\xe9", "\ufffd")
+    assert f"{path}, line 31: found '{found}'; a line is: label index:value index" in said_by(lambda: read(path))
 
 
 # streaming
@@ -575,7 +569,7 @@ def test_columns_without_names_go_by_position(tmp_path):
         assert np.array_equal(X, made.X.numpy())
         assert labels == (["u", "v", "u"] if content[0] == "u" else None)
     said = said_by(lambda: Batches(write(tmp_path, "1,2,3,4\n"), encoding))
-    assert "has 4 columns where training had 3, or 2 without that of the labels" in said
+    assert "has 4 columns, but training had 3 with the target" in said
 
 
 def test_svmlight_through_its_encoding(tmp_path, pieces):
@@ -601,7 +595,7 @@ BAD_NEW = {
     "unknown level": ("a,b,colour\n1,2,red\n1,2,mauve\n", "line 3, column 'colour': 'mauve' did not occur in training; known are 'green', 'red'"),
     "word": ("a,b,colour\n1,2,red\n1,two,red\n", "line 3, column 'b': 'two' is not a number, as it was in training"),
     "missing": ("a,b,colour\n1,2,red\n\n1,,red\n", "line 4, column 'b': the value is missing"),
-    "quote in an unused place": ('a,b,colour,note\n1,2,red,x\n3,4,red,"y\n5,6,red,z\n', "line 3: a quote is opened and not closed"),
+    "quote in an unused place": ('a,b,colour,note\n1,2,red,x\n3,4,red,"y\n5,6,red,z\n', "line 3: unexpected end of data; correct it, or look for a quote that is not closed"),
 }  # fmt: skip
 
 

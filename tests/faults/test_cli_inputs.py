@@ -65,7 +65,7 @@ def prepare(folder):
     lines = [f"{a:.3f},{b:.3f},{'p' if a > b else 'q'}" for a, b in rng.normal(size=(30, 2))]
     (folder / "t.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
     net = tp.Perceptron(2, init="normal", seed=0)
-    tp.FittedModel.of(net, tp.PerceptronHead(), labels=["p", "q"], names=["a", "b"]).save(folder / "m.safetensors")
+    tp.FittedModel(net, tp.PerceptronHead(), labels=["p", "q"], names=["a", "b"]).save(folder / "m.safetensors")
     sentences = [[("the", "D"), ("dog", "N")], [("a", "D")]]
     tp.sequences.Tagger.fit(sentences, epochs=1).save(folder / "tagger.m")
     (folder / "t.conll").write_text("the D\ndog N\n\na D\n")

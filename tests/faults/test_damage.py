@@ -28,7 +28,7 @@ ONCE = ["weights #161"]  # found when more files of a kind were drawn; what was 
 
 def model():
     net = tp.MulticlassPerceptron(3, 3, init="normal", seed=0, dtype=torch.float64)
-    return tp.FittedModel.of(net, tp.PerceptronHead(), labels=["a", "b", "c"])
+    return tp.FittedModel(net, tp.PerceptronHead(), labels=["a", "b", "c"])
 
 
 def run():

@@ -101,7 +101,7 @@ def resume(folder):
 
 def trained(folder):
     net = tp.Perceptron(4, init="normal", seed=0, dtype=torch.float64)
-    tp.FittedModel.of(net, tp.PerceptronHead(), labels=["no", "yes"], names=list("abcd")).save(folder / "m.safetensors")
+    tp.FittedModel(net, tp.PerceptronHead(), labels=["no", "yes"], names=list("abcd")).save(folder / "m.safetensors")
     table(folder / "new.csv", rows=60_000)
 
 

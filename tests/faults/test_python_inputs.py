@@ -235,7 +235,7 @@ def calls():
         predict = lambda X, make=make, own=own: make(max_iter=20).fit(**own).predict(X)  # noqa: E731
         found[f"{kind}.predict"] = (predict, {"X": X}, numbers)
         found[f"{kind}.partial_fit"] = (make().partial_fit, weighted | classes, weights)
-    model = tp.FittedModel.of(net(), tp.PerceptronHead(), labels=["0", "1"])
+    model = tp.FittedModel(net(), tp.PerceptronHead(), labels=["0", "1"])
     found["FittedModel.predict"] = (model.predict, {"X": X}, lambda labels: numbers([float(label) for label in labels]))
     return found
 

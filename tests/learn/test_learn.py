@@ -371,7 +371,7 @@ def test_frames_are_encoded_by_the_names_of_their_columns(learned):
         found.model.predict(frame.drop(columns="age"))
     with pytest.raises(ValueError, match=r"X, row 1, column 'colour': 'pink' did not occur"):
         found.model.predict(frame.assign(colour="pink"))
-    plain = tp.FittedModel.of(tp.Perceptron(2, init="normal", seed=0), names=("a", "b"))
+    plain = tp.FittedModel(tp.Perceptron(2, init="normal", seed=0), names=("a", "b"))
     numbers = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, -4.0]})
     assert torch.equal(plain.scores(numbers[["b", "a"]]), plain.scores(numbers.to_numpy()))
     with pytest.raises(ValueError, match="X has no column 'b', which training had"):

@@ -15,22 +15,20 @@ from torchperc.reports import Picture
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A run on messages, with nothing said about the column, and its file."""
+    """A run on messages, and its file."""
     folder = tmp_path_factory.mktemp("text")
     path = save(folder / "messages.csv", messages(300))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Picture, "of", lambda figure, alt, caption: Picture(b"", alt, caption, (1, 1)))
         patch.setattr(SummaryWriter, "add_figure", lambda *_, **__: None)
-        return path, learn(path, folder=folder / "run", max_epochs=20)
+        return path, learn(path, text="message", folder=folder / "run", max_epochs=20)
 
 
 def test_messages_are_learned_and_the_column_is_named(learned):
     _, found = learned
     assert found.baseline.error > 0.3
     assert found.best.validation.error < 0.2
-    (note,) = found.notes
-    width = found.model.width
-    assert note == f"column 'message' is free text; its {width:,} words and pairs of words are features"
+    assert found.notes == ()
     assert found.model.scaler.kind == "maxabs"
 
 
@@ -62,10 +60,10 @@ def test_apply_predict_and_sklearn_agree(learned, run, tmp_path):
 def test_rows_as_dicts_that_are_wrong(learned):
     model = learned[1].model
     with pytest.raises(
-        ValueError, match=r"X\[1\] must have each column of training; it lacks 'message' and has 'text'"
+        ValueError, match=r"X\[1\] must be a dict with each column of training, 'message', found {'text'"
     ):
         model.predict([{"message": "a"}, {"text": "b"}])
-    with pytest.raises(TypeError, match=r"X\[1\] is str, but X\[0\] is a dict"):
+    with pytest.raises(TypeError, match=r"X\[1\] must be a dict .*, found 'b'"):
         model.predict([{"message": "a"}, "b"])
     with pytest.raises(ValueError, match="X, row 1, column 'message': the value is missing"):
         model.predict([{"message": None}])
@@ -85,8 +83,7 @@ def test_the_report_lists_the_strongest_words(learned, words):
 def test_three_labels_have_words_for_each_and_the_command_says_what_to_do_next(tmp_path, run, unpainted, words):
     rows = [(text, label if i % 3 else "news") for i, (text, label) in enumerate(messages(90))]
     rows = [(f"{text} headline" if label == "news" else text, label) for text, label in rows]
-    out, _ = run("learn", save(tmp_path / "m.csv", rows), "--out", tmp_path / "run", "--epochs", 5)
-    assert "Note: column 'message' is free text" in " ".join(out.split())
+    out, _ = run("learn", save(tmp_path / "m.csv", rows), "--text", "message", "--out", tmp_path / "run", "--epochs", 5)
     assert "--to safetensors" in out
     assert "for news message: headline (" in words(tmp_path / "run")
 
@@ -106,9 +103,9 @@ def test_other_commands_read_the_run(learned, run, refused, tmp_path, unpainted)
 def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainted):
     path, _ = learned
     monkeypatch.setattr(candidates, "MANY", 1)
-    found = learn(path, folder=tmp_path / "held", max_epochs=20, report=False)
+    found = learn(path, text="message", folder=tmp_path / "held", max_epochs=20, report=False)
     monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 4096)  # so that some of this file is too much to hold
-    streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
+    streamed = learn(path, text="message", folder=tmp_path / "run", max_epochs=20, stream=True)
     assert streamed.model.encoding == found.model.encoding
     assert streamed.model.scaler.state() == found.model.scaler.state()
     a, b = (tp.FittedModel.load(each.folder / "logistic").net.weight for each in (streamed, found))
@@ -120,8 +117,14 @@ def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainte
     [
         (["--text", "body"], "it has 'age', 'message', 'id', 'label'"),
         (["--text", "message", "--categories", "message"], "--text message is also in categories"),
-        ([], "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)"),
-        (["--ignore", "id", "--scale", "standard"], "no zero of sparse X would stay zero; use --scale maxabs"),
+        (
+            ["--text", "message"],
+            "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)",
+        ),
+        (
+            ["--text", "message", "--ignore", "id", "--scale", "standard"],
+            "no zero of sparse X would stay zero; use --scale maxabs",
+        ),
     ],
 )
 def test_bad_columns_are_told_in_one_line(tmp_path, refused, words, message):

@@ -230,12 +230,12 @@ def full(*_, **__):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("here")
     for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(CheckpointError, match=f"^cannot write .*: the folder {folder} does not accept it"):
+        with pytest.raises(OSError, match=f"^cannot write .*: the folder {folder} does not accept it"):
             SafeCheckpointIO().save_checkpoint({"state_dict": {}}, folder / "a.ckpt")
         with pytest.raises(OSError, match=f"^cannot write .*: the folder {folder} does not accept it"):
             save_safetensors(nn.Linear(1, 1), folder / "a.safetensors")
     (tmp_path / "taken.ckpt").mkdir()
-    with pytest.raises(CheckpointError, match=r"cannot write .*taken\.ckpt"):
+    with pytest.raises(OSError, match=r"cannot write .*taken\.ckpt"):
         SafeCheckpointIO().save_checkpoint({"state_dict": {}}, tmp_path / "taken.ckpt")
     with pytest.raises(FileNotFoundError, match="No such file"):
         save_safetensors(nn.Linear(1, 1), tmp_path / "none" / "a.safetensors")
@@ -248,7 +248,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch, call):
     save_safetensors(nn.Linear(3, 1), tmp_path / "w.safetensors")
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(CheckpointError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space left on device"):
         SafeCheckpointIO().save_checkpoint({**checkpoint, "epoch": 3}, path)
     with pytest.raises(OSError, match=r"w\.safetensors.*No space left on device"):
         save_safetensors(nn.Linear(3, 1), tmp_path / "w.safetensors")
@@ -345,15 +345,6 @@ def test_metadata_is_text_under_names_of_its_own(tmp_path):
     for name in ("format", "torchperc.checksum"):
         with pytest.raises(ValueError, match=f"metadata name '{name}'"):
             save_safetensors(net, path, {name: "x"})
-
-
-def test_state_that_is_no_tensor_is_named(tmp_path):
-    class Odd(nn.Linear):
-        def get_extra_state(self):
-            return {"a": 1}
-
-    with pytest.raises(TypeError, match="_extra_state in the state of the net is a dict"):
-        save_safetensors(Odd(1, 1), tmp_path / "w.safetensors")
 
 
 @pytest.mark.slow

@@ -280,6 +280,16 @@ def test_weights_are_those_of_the_rule(tmp_path, given):
         assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5), type(lit)
 
 
+def test_weights_that_balance_the_classes_are_the_rules_alone(tmp_path):
+    lit, net = L.LitRule(tp.Perceptron(3), class_weight="balanced"), tp.Perceptron(3)
+    fit(tmp_path, lit, loader(TRAIN))
+    tp.RuleTrainer(max_epochs=3, class_weight=tp.functional.balanced_weights(TRAIN[1])).fit(net, *TRAIN)
+    assert torch.equal(lit.net.weight, net.weight)
+    for other in ("balanced", [1.0, 5.0]):
+        with pytest.raises(TypeError, match=r"class_weight.*(balanced_weights|label: factor)"):
+            L.LitClassifier(tp.Perceptron(3), class_weight=other)
+
+
 @pytest.mark.parametrize("kind", ["gradient", "sample", "rule"])
 def test_a_batch_whose_weights_are_all_zero_changes_nothing_and_is_counted(tmp_path, kind):
     update = "sample" if kind == "sample" else "batch"
@@ -334,6 +344,14 @@ def test_options_of_a_scheduler_that_is_not_there_are_refused():
     for option in ({"monitor": "loss/val"}, {"interval": "step"}):
         with pytest.raises(ValueError, match="scheduler"):
             L.LitClassifier(tp.Perceptron(3), **option)
+
+
+def test_the_best_validation_is_that_of_the_last_loader(tmp_path):
+    lit, net = L.LitRule(tp.Perceptron(3), select="best-validation"), tp.Perceptron(3)
+    fit(tmp_path, lit, loader(TRAIN), [loader((VAL[0], -VAL[1])), loader(VAL, 7)])
+    result = tp.RuleTrainer(max_epochs=3, select="best-validation").fit(net, *TRAIN, validation=VAL)
+    assert lit.result.history == result.history
+    assert torch.equal(lit.net.weight, net.weight)
 
 
 def test_a_validation_after_the_run_is_none_of_its_epochs(tmp_path):

@@ -45,8 +45,7 @@ def learn(source: str | list[str], **options: Any) -> None:
     more = f" and {len(data) - 1} more" if len(data) > 1 else ""
     say(f"{data[0]}{more}: {count:,} samples, {len(model.names):,} features, {what}")
     if learned.taken:
-        other = "classification treats them as classes" if model.regression else "regression predicts numbers"
-        say(f"{learned.taken} (--task {other})")
+        say(f"{learned.taken} (--task classification treats them as classes)")
     head, rows = comparison(learned.candidates, learned.baseline)
     print_table(head, [(f"{row[0]} ◂" if row[0] == best.name else row[0], *row[1:]) for row in rows])
     say(f"◂ kept: {best.name}, the first with the lowest validation {kind}")

@@ -8,7 +8,6 @@ from .example_data import load as load
 from .example_data import moons as moons
 from .example_data import noisy_blobs as noisy_blobs
 from .example_data import separable_blobs as separable_blobs
-from .example_data import separator as separator
 from .example_data import tagged_sentences as tagged_sentences
 from .prepared_data import PreparedData as PreparedData
 from .prepared_data import split as split

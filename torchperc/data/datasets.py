@@ -21,8 +21,8 @@ from torchperc._checks import (
     check_targets,
     is_sparse,
 )
-from torchperc.data.table_encoder import TASKS, TableEncoder, as_samples, codes_of, in_order
-from torchperc.data.table_files import is_number, listed, shortest
+from torchperc.data.table_encoder import TableEncoder, as_samples, codes_of, in_order
+from torchperc.data.table_files import TASKS, is_number, listed, shortest
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts as CsrParts
 
@@ -46,7 +46,8 @@ class Dataset:
         name: of the data set.
         encoder: how the columns of a table became the features, if they come from one.
         missing_positions: row and feature (M, 2) of the values that were missing in the source; X has the feature's
-            mean there. Whoever splits the data imputes them again with the mean over the training set.
+            mean there. Whoever splits the data imputes them again with the mean over the training set, or with 0 if no
+            sample of that has a value.
         dropped: how many rows of the source were dropped because values were missing.
         target: the name of the target, if it has one.
         inferred_task: classification or regression, in a sentence, where that was inferred and could be otherwise.

@@ -59,23 +59,10 @@ def is_gate(name: str) -> bool:
     return isinstance(name, str) and (name.upper() in _GATES or name.lower() in (f"parity-{n}" for n in range(1, 17)))
 
 
-def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """The hyperplane u·x + b = 0, ‖u‖ = 1, of :func:`separable_blobs` with the same ``features`` and ``seed``.
-
-    Example:
-        >>> u, b = separator(features=3, seed=1)
-        >>> X, y = separable_blobs(50, features=3, margin=0.25, seed=1)
-        >>> round((y * (X @ u + b)).min().item(), 12)
-        0.25
-    """
-    direction, foot, _ = _plane(features, seed)
-    return direction, -direction @ foot
-
-
 def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Two Gaussian blobs X (N, d) whose largest possible margin is known: ``margin``, up to rounding.
 
-    Around a random hyperplane (:func:`separator`) with unit normal u through p, each blob is moved until its point
+    Around a random hyperplane with unit normal u through p, each blob is moved until its point
     nearest to the plane stands at p ± margin·u: these two face each other 2·margin apart, so no other hyperplane
     separates by more. Half of the ``samples`` are in each class, the odd one in +1.
 
@@ -85,7 +72,9 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
         (torch.Size([101, 2]), 1)
     """
     y, margin = _labels(samples), check_number("margin", margin, above=0)
-    direction, foot, generator = _plane(features, seed)
+    generator, shape = _generator(seed), (2, check_int("features", features, at_least=1))
+    direction, foot = torch.randn(shape, generator=generator, dtype=torch.float64)
+    direction = direction / direction.norm()
     X = torch.randn(len(y), features, generator=generator, dtype=torch.float64)
     for sign in (-1, 1):
         blob = X[y == sign]
@@ -99,15 +88,14 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
     """The samples of :func:`separable_blobs` with margin 0.5, a known number of them with the wrong label.
 
     In each class round(noise·N/2) labels, drawn at random, are turned round (``noise`` is from 0 to 0.5). So the
-    classes keep their sizes, and the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
+    classes keep their sizes.
 
     Example:
-        >>> X, y = noisy_blobs(200, noise=0.1, seed=3)
-        >>> u, b = separator(seed=3)
-        >>> (y * (X @ u + b) < 0).sum().item()
+        >>> (noisy_blobs(200, noise=0.1, seed=3)[1] != separable_blobs(200, seed=3)[1]).sum().item()
         20
     """
-    noise = _fraction("noise", noise, 0.5)
+    if check_number("noise", noise, at_least=0) > 0.5:
+        raise ParameterError(Option("noise", noise), " must be at most 0.5; it is a fraction")
     X, y = separable_blobs(samples, features, seed=seed)
     order = torch.rand(len(y), generator=_generator(seed)).argsort()
     turned = torch.cat([order[y[order] == sign][: round(noise * len(y) / 2)] for sign in (-1, 1)])
@@ -144,13 +132,6 @@ def _labels(samples: int) -> Tensor:
 
 def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
-
-
-def _plane(features: int, seed: int) -> tuple[Tensor, Tensor, torch.Generator]:
-    """The first draws of a generator: a unit normal and a point of the hyperplane; and the generator."""
-    generator = _generator(seed)
-    normal, foot = torch.randn(2, check_int("features", features, at_least=1), generator=generator, dtype=torch.float64)
-    return normal / normal.norm(), foot, generator
 
 
 _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
@@ -226,7 +207,7 @@ def load(source: Any, **options: Any) -> Dataset:
         make, known = partial(_classic if name in _CLASSICS else _generated, name), _OPTIONS.get(name, [])
     elif not isinstance(source, str | Path | list | tuple) and not is_frame(source):
         raise TypeError(f"source must be a name, a path or a data frame, found {type(source).__name__} {source!r}")
-    elif name and not (any(format_by_name(name)) or is_pattern(name) or Path(name).is_file()):
+    elif name and not (format_by_name(name) or is_pattern(name) or Path(name).is_file()):
         choice = f"is unknown; choose one of {', '.join(SOURCES)}"
         what = "is a folder; name a table in it" if Path(name).is_dir() else choice
         raise ValueError(f"source={name!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
@@ -248,38 +229,30 @@ _GRAMMAR = {  # tags that follow a tag, each as often as it is named; its words;
     "PRON": ("VERB VERB VERB ADV PUNCT", "that this her she he it they", ""),
     "PUNCT": ("", ".", ""),
 }
+_STEM = ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv")  # letters of a coined word, each one of
 
 
-def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 0) -> list[list[tuple[str, str]]]:
+def tagged_sentences(sentences: int = 1000, seed: int = 0) -> list[list[tuple[str, str]]]:
     """Sentences of a small grammar, each a list of (word, tag).
 
     Tags follow one another as a Markov chain, and each tag draws a word of its own list. Many words are on several
-    lists (*play* is a noun or a verb), so that the tags around them decide. Of adjectives, adverbs, nouns and verbs, a
-    fraction ``new_words`` from 0 to 1 is coined: three consonants around two vowels and a suffix such as *-ness* or
-    *-ed*, which says which tags are possible; nearly all of these are unknown in a test set of another seed.
+    lists (*play* is a noun or a verb), so that the tags around them decide. One in ten adjectives, adverbs, nouns and
+    verbs is coined: a stem and a suffix such as *-ness* or *-ed*, which says which tags are possible; nearly all of
+    these are unknown in a test set of another seed.
 
     Example:
         >>> print(" ".join(f"{word}/{tag}" for word, tag in tagged_sentences(1, seed=9)[0]))
         he/PRON cook/VERB poraling/NOUN mevovly/ADV ./PUNCT
     """
-    count, new = check_int("sentences", sentences, at_least=1), _fraction("new_words", new_words, 1)
     random, made = Random(check_int("seed", seed, at_least=0)), list[list[tuple[str, str]]]()
-    while len(made) < count:
-        tag, sentence = "", list[tuple[str, str]]()
+    for _ in range(check_int("sentences", sentences, at_least=1)):
+        tag = ""
+        made.append([])
         while tag != "PUNCT":
             tag = random.choice(_GRAMMAR[tag][0].split())
-            _, words, endings = _GRAMMAR[tag]
-            word = random.choice(words.split())
-            if endings and random.random() < new:
-                stem = map(random.choice, ("bdfgklmnprtv", "aeiou", "bdfgklmnprtv", "aeiou", "bdfgklmnprtv"))
-                word = "".join((*stem, random.choice(endings.split())))
-            sentence.append((word, tag))
-        made.append(sentence)
+            _, words, endings = map(str.split, _GRAMMAR[tag])
+            word = random.choice(words)
+            if endings and random.random() < 0.1:
+                word = "".join(map(random.choice, (*_STEM, endings)))
+            made[-1].append((word, tag))
     return made
-
-
-def _fraction(name: str, value: float, most: float) -> float:
-    fraction = check_number(name, value, at_least=0)
-    if fraction > most:
-        raise ParameterError(Option(name, value), f" must be at most {most:g}; it is a fraction")
-    return fraction

@@ -14,7 +14,6 @@ import numpy as np
 from torchperc._checks import Data, Option, ParameterError, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.data.example_data import is_gate, load
 from torchperc.data.read import mapped
-from torchperc.data.table_files import TASKS
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +35,8 @@ class PreparedData:
     """A data set with scaled train, validation and test sets.
 
     What was missing becomes the mean of its feature over the training samples that have it, or 0 if none has. Then the
-    scaler is fitted on the training set. Data larger than memory are read and written in chunks.
+    scaler is fitted on the training set; real targets are scaled to mean 0 and standard deviation 1 there. Data larger
+    than memory are read and written in chunks.
 
     Args:
         source: what :func:`~torchperc.data.load` accepts: a name, files, a data frame, or a Dataset.
@@ -46,8 +46,6 @@ class PreparedData:
             ``"maxabs"`` for sparse ones.
         seed: of the split.
         dtype: of the scaled samples, ``"float32"`` or ``"float64"``.
-        task: ``"classification"`` or ``"regression"``; inferred from the target by default.
-        scale_target: of a regression: the same as ``scale``; ``"auto"`` is ``"standard"``.
 
     Example:
         >>> data = PreparedData("iris", {"positive": "setosa"}, scale="standard")
@@ -63,20 +61,15 @@ class PreparedData:
         scale: str = "none",
         seed: int = 0,
         dtype: str = "float32",
-        task: str | None = None,
-        scale_target: str = "auto",
     ) -> None:
         super().__init__()
         self.source, self.options, self.split = source, dict(options or {}), split
         self.seed, self.scale = check_int("seed", seed, at_least=0), check_choice("scale", scale, SCALES)
-        self.scale_target = check_choice("scale_target", scale_target, SCALES)
         many = isinstance(source, list | tuple)
         named = [*map(str, source)] if many else str(source) if isinstance(source, str | Path) else None
         self.settings: dict[str, Any] = {"source": named, "options": dict(self.options)}
         self.settings |= {"split": None if split is None else list(split), "scale": scale, "seed": seed}
-        self.settings |= {"dtype": check_choice("dtype", dtype, DTYPES), "task": task, "scale_target": scale_target}
-        if task is not None and self.options.setdefault("task", check_choice("task", task, TASKS)) != task:
-            raise ValueError(f"task={task!r} is not that of options, {self.options['task']!r}; drop one")
+        self.settings |= {"dtype": check_choice("dtype", dtype, DTYPES)}
 
     dtype = property(lambda self: getattr(torch, self.settings["dtype"]), doc="Of the scaled samples.")
     task = property(lambda self: self.dataset.task, doc='``"classification"``, or ``"regression"``.')
@@ -87,11 +80,7 @@ class PreparedData:
     @cached_property
     def dataset(self) -> Dataset:
         """The whole source, unscaled."""
-        made = load(self.source, **self.options)
-        if made.labels and self.scale_target != "auto":
-            why = f" needs real targets, but {made.name or 'the source'} has labels; leave it out"
-            raise ParameterError(Option("scale_target", self.scale_target), why)
-        return made
+        return load(self.source, **self.options)
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,11 +104,8 @@ class PreparedData:
         """How many scaled samples are held in memory together."""
         from torchperc.samples.mapped import CHUNK, Chunked
 
-        rows = self._rows
-        if not isinstance(rows, Chunked):
-            return len(rows)
-        size: int = np.dtype(self.settings["dtype"]).itemsize * next(rows.all_parts()).terms
-        return max(1, CHUNK // size)
+        rows, size = self._rows, np.dtype(self.settings["dtype"]).itemsize
+        return max(1, CHUNK // (size * next(rows.all_parts()).terms)) if isinstance(rows, Chunked) else len(rows)
 
     def _chunks(self, index: Tensor, means: Tensor | None, scaler: Scaler | None = None) -> Iterator[Any]:
         """Some samples, in ascending order and imputed and scaled, as many together as memory asks for."""
@@ -184,8 +170,7 @@ class PreparedData:
         """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
         from torchperc.data.scaling import Scaler
 
-        kind = "standard" if self.scale_target == "auto" else self.scale_target
-        return None if self.task == "classification" else Scaler.fit(kind, self.dataset.y[self.indices[0]])
+        return None if self.task == "classification" else Scaler.fit("standard", self.dataset.y[self.indices[0]])
 
     @property
     def target_unit(self) -> float:

@@ -31,32 +31,29 @@ else:
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
-_OF_TEXT, _OF_TABLES = (
-    ("header", "delimiter", "decimal", "encoding"),
-    ("missing", "na", "categories", "ignore", "text", "target"),
-)
+_OF_TEXT = ("header", "delimiter", "decimal", "encoding")
+_OF_TABLES = ("missing", "na", "categories", "ignore", "text", "target")
 
 
 def read(path: Any, target: str | int | None = None, **options: Any) -> Dataset:
     """Read a file with a column of labels or real targets, several files as one, or a data frame.
 
     The format is inferred from the extension: text (``.csv .tsv .txt .data``, and any other), Parquet
-    (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
+    (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y, or data and
+    target (``.npz``). Text
     and svmlight may be compressed (``.gz .bz2 .zst``).
 
     A column is a number if all that is in it are numbers, a date if all are dates, and a category if fewer than half
     are numbers: then each of its levels becomes a feature of 0 and 1. Anything between is an error that names the cell.
     ``Dataset.notes`` says what was recognised.
 
-    Text is a column that is named as such, or one whose values are nearly all different and long: more than five words
-    on average, and more than 50 different values that are more than half as many as rows (or more than 1,000). Its
-    words and pairs of words that occur in two rows or more become features, and X is sparse.
+    Text is a column that ``text`` names. Its words and pairs of words that occur in two rows or more become features,
+    and X is sparse.
 
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; a
             list of files, which need the same columns in the same order (and header); or a pandas ``DataFrame``.
-        target: the column of labels or targets, by name or by position from 1; the last one by default. Of an ``.npz``
-            file, the name of that array.
+        target: the column of labels or targets, by name or by position from 1; the last one by default.
         options: how to read it, see :class:`~torchperc.data.ReadOptions`.
 
     Raises:
@@ -95,15 +92,14 @@ def _fit(source: Any, paths: Sequence[Path], target: Any, options: ReadOptions, 
     kind, *others = dict.fromkeys(map(format_of, paths))
     if others:
         raise ValueError(f"{paths[0]} is {kind}, but another file is {others[0]}; read one kind of files at a time")
+    unused = _OF_TEXT * (kind != "text") + _OF_TABLES * (kind == "svmlight")
     for name, value in (vars(options) | {"target": target}).items():
-        if name in _OF_TEXT and kind != "text" and value is not None:
-            raise ParameterError(Option(name, value), f" needs text files such as .csv, but {paths[0]} is none")
-        if name in _OF_TABLES and kind == "svmlight" and value not in (None, (), "error"):
-            raise ParameterError(Option(name, value), f" needs columns, and {paths[0]} (svmlight) has none")
+        if name in unused and value not in (None, (), "error"):
+            raise ParameterError(Option(name, value), f" says nothing about {paths[0]} ({kind}); leave it out")
     if kind == "svmlight":
         return SvmlightFit([SvmlightFile(path, options.task == "regression") for path in paths], options, kept)
-    table = open_table(paths, kind, options, () if target is None else (str(target),))
-    return TableFit(table, None if kind == "npz" else target, options, kept)  # which has its target behind X
+    given = "y" if target is None and kind == "npz" else target
+    return TableFit(open_table(paths, kind, options), given, options, kept)
 
 
 class _Kept(deque[Any]):
@@ -212,35 +208,33 @@ class Batches:
         [([[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None, {'id': ['a7', 'a8']})]
     """
 
-    _positions: Sequence[int] = ()
-    _target: int | None = None
-
     def __init__(
         self, path: str | Path, encoder: TableEncoder, *, unknown: str = "error", keep: str | Sequence[str] = ()
     ) -> None:
-        self.path, self.encoder = Path(path), encoder
+        self.path, self.encoder, options = Path(path), encoder, encoder.options
         self.unknown = check_choice("unknown", unknown, ("error", "ignore"))
-        trained, names, options = [column.name for column in encoder.columns], tuple[str, ...](), encoder.options
+        names, self._positions, self._target = tuple[str, ...](), list[int](), None
         with Unchanged(self.path) as self._source:
             kind = format_of(self.path)
             if (kind == "svmlight") != (encoder.indices is not None):
-                said = f"columns {listed(trained)}" if encoder.indices is None else "numbered features"
+                columns = f"columns {listed([column.name for column in encoder.columns])}"
+                said = columns if encoder.indices is None else "numbered features"
                 raise ValueError(f"{self.path} is {kind}, but training had {said}; give a file of the same kind")
             if kind == "svmlight":
                 self._file: Any = SvmlightFile(self.path)
                 self.labelled = self._file.labelled
             else:
-                if encoder.n_columns is not None:
-                    options, trained = replace(options, header=bool(options.header)), []
-                self._file = open_table([self.path], kind, options, trained, labelled=False)
+                header = options.header if encoder.n_columns is None else bool(options.header)
+                self._file = open_table([self.path], kind, replace(options, header=header))
                 self._positions, self._target = encoder.find_columns(self._file)
                 names, self.labelled = self._file.names, self._target is not None
         self.extra = tuple(name for j, name in enumerate(names) if j not in {*self._positions, self._target})
-        self._kept = names if keep == "all" else (keep,) if isinstance(keep, str) else tuple(keep)
-        for name in self._kept:
+        kept = names if keep == "all" else (keep,) if isinstance(keep, str) else tuple(keep)
+        for name in kept:
             if name not in names:
                 why = f" is no column of {self.path}; it has {listed(names) or 'none'}"
                 raise ParameterError(Option("keep", name), why)
+        self._kept = {name: names.index(name) for name in kept}
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
@@ -257,11 +251,11 @@ class Batches:
             for batch in self._file.batches():
                 yield self._file.samples(batch, *self.encoder.indices), batch.labels, {}
             return
-        wanted, raw = self.encoder.wanted(self._positions), {name: self._file.names.index(name) for name in self._kept}
-        labels = {} if self._target is None else {self._target: "words"}
-        for batch in self._file.batches(wanted | labels, [*raw.values()]):
+        wanted = self.encoder.wanted(self._positions) | ({} if self._target is None else {self._target: "words"})
+        for batch in self._file.batches(wanted, [*self._kept.values()]):
             X, _ = self.encoder.encode(self._file, batch, self._positions, unknown=self.unknown)
-            yield as_samples(X), batch.columns.get(self._target), {name: batch.raw[j] for name, j in raw.items()}
+            kept = {name: batch.raw[j] for name, j in self._kept.items()}
+            yield as_samples(X), batch.columns.get(self._target), kept
 
 
 # --- larger than memory -------------------------------------------------------------------------------------------

@@ -171,12 +171,10 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
     for layer, of_inputs, of_outputs in ((layers[0], scaler, None), (layers[-1], None, target_scaler)):
         w = layer.weight.cpu().double()
         b = w.new_zeros(len(w)) if layer.bias is None else layer.bias.cpu().double()
-        if not (torch.isfinite(w).all() and torch.isfinite(b).all()):
-            raise ValueError("weight holds values that are not finite numbers, or bias does; train it again")
         for name, given, width in (("scaler", of_inputs, w.shape[1]), ("target_scaler", of_outputs, len(w))):
             if given is not None and len(given.scale) != width:
-                has = f"{name} has {len(given.scale)} columns"
-                raise ValueError(f"{has}, but the weights need {width}; use those of one run")
+                why = f"has {len(given.scale)} columns, but the weights need {width}; use those of one run"
+                raise ValueError(f"{name} {why}")
         if of_inputs is not None:
             w = w / of_inputs.scale
             b = b - w @ of_inputs.shift

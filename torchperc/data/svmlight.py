@@ -1,11 +1,12 @@
 """Sparse samples in svmlight and LIBSVM text: ``label index:value index:value … # comment``.
 
-Arrow parses the numbers; if that fails, a plain loop finds the line that is wrong.
+Arrow parses the numbers; if that fails, the line that is wrong is found by halves.
 """
 
 from __future__ import annotations
 
-import re
+import codecs
+import io
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from torchperc._checks import Option, ParameterError
 from torchperc.data.table_encoder import Fit, TableEncoder
 from torchperc.data.table_files import (
     Array,
@@ -28,8 +28,8 @@ from torchperc.data.table_files import (
 )
 
 PIECE = 2**24  # bytes of text that are read together
-_MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
-_FORM = "a line is: label index:value index:value …"
+_WIDEST = 2**31 - 1  # number of columns that a CSR array of int32 can have
+_FORM = "a line is: label index:value index:value …, with one label, indices that rise, and finite numbers"
 
 
 class SparseBatch(NamedTuple):
@@ -37,7 +37,7 @@ class SparseBatch(NamedTuple):
 
     n_rows: int
     nbytes: int
-    lines: Array
+    lines: Sequence[int]
     labels: Words | None
     starts: Array
     columns: Array
@@ -53,40 +53,46 @@ class SvmlightFile:
 
     def __init__(self, path: Path, real: bool = False) -> None:
         self.path, self.real = path, real
-        with open_bytes(path) as file:
-            lines = file.read(2**16).removeprefix(b"\xef\xbb\xbf").splitlines()
-        first = next((tokens for line in lines if (tokens := line.split(b"#")[0].split())), [b""])
-        self.labelled = b":" not in first[0]
+        (_, first), *_ = next(self._pieces(), [(1, b"label")])
+        self.labelled = b":" not in first.split()[0]
+
+    def _pieces(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Numbers and text of lines, without comments and empty lines, some at a time."""
+        with open_bytes(self.path) as file, io.BufferedReader(file) as text:
+            count = 0
+            while lines := text.readlines(PIECE):
+                lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
+                bare = (line.partition(b"#")[0].strip() for line in lines)
+                if numbered := [(number, line) for number, line in enumerate(bare, count + 1) if line]:
+                    yield numbered
+                count += len(lines)
 
     def batches(self) -> Iterator[SparseBatch]:
         """The rows, some at a time; the first line that is wrong is an error that names it."""
-        with open_bytes(self.path) as file:
-            new, rest, line = b"first", file.read(3).removeprefix(b"\xef\xbb\xbf"), 1
-            while new:
-                new = file.read(PIECE)
-                data = rest + new
-                end = data.rfind(b"\n") + 1 if new else len(data)
-                lines, rest = re.sub(rb"#[^\n]*", b"", data[:end]).split(b"\n"), data[end:]
-                yield self._batch(lines, line)
-                line += len(lines) - 1
+        return map(self._batch, self._pieces())
 
-    def _batch(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+    def _batch(self, lines: list[tuple[int, bytes]]) -> SparseBatch:
         """The rows of some lines; if one is wrong, it is looked for in either half."""
         try:
-            return self._parsed(lines, first)
-        except ValueError as error:
+            return self._parsed(*zip(*lines, strict=True))
+        except ValueError:
             if len(lines) == 1:
-                said = error.args if isinstance(error, ParameterError) else [str(error).rpartition("CSV ")[2]]
-                raise ParameterError(f"{self.path}, line {first}: ", *said, f"; {_FORM}") from None
-        half = len(lines) // 2
-        self._batch(lines[:half], first)
-        return self._batch(lines[half:], first + half)
+                (number, text), *_ = lines
+                found = text[:60].decode(errors="replace")
+                raise ValueError(f"{self.path}, line {number}: found {found!r}; {_FORM}") from None
+        self._batch(lines[: len(lines) // 2])
+        return self._batch(lines[len(lines) // 2 :])
 
-    def _parsed(self, lines: Sequence[bytes], first: int) -> SparseBatch:
+    def _parsed(self, numbers: Sequence[int], lines: Sequence[bytes]) -> SparseBatch:
         """The rows of some lines; any ``ValueError`` if something is not as it should be."""
+        labels = None
         if self.labelled:
-            tokens, lines = zip(*((*text.split(None, 1), b"", b"")[:2] for text in lines), strict=True)
-        starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
+            tokens, lines = zip(*((*text.split(None, 1), b"")[:2] for text in lines), strict=True)
+            distinct, codes = np.unique(tokens, return_inverse=True)
+            words = [text.decode() for text in distinct.tolist()]
+            if any(is_absent(text) or {*":,"} & {*text} or (self.real and not is_finite(text)) for text in words):
+                raise ValueError
+            labels = Words(codes, tuple(map(word, words)))
         types = {"index": pa.int32(), "value": pa.float64()}
         table = pa.csv.read_csv(
             pa.BufferReader(b"\n".join([b"0:0", *lines]).translate(bytes.maketrans(b" \t\r", b"\n\n\n"))),
@@ -95,26 +101,13 @@ class SvmlightFile:
             pa.csv.ConvertOptions(column_types=types, null_values=[]),
         )
         columns, values = (np.from_dlpack(table[name].combine_chunks())[1:] for name in types)
-        falls = np.diff(columns, prepend=-1) <= 0
-        falls[starts[:-1][starts[:-1] < len(falls)]] = False
-        for wrong in columns[falls | (columns < 0) | (columns > _MOST) | ~np.isfinite(values)][:1]:
-            raise ValueError(f"index {wrong} is too small, too large, or without a finite number")
-        rows, labels = np.flatnonzero([token != b"" for token in tokens] if self.labelled else np.diff(starts)), None
-        if self.labelled:
-            distinct, codes = np.unique(np.array(tokens)[rows], return_inverse=True)
-            labels = Words(codes, tuple(map(self._label, distinct.tolist())))
+        starts = np.cumsum([0, *(text.count(b":") for text in lines)], dtype=np.int32)
+        rows = np.repeat(np.arange(len(lines)), np.diff(starts))
+        right = np.isfinite(values) & (columns.view("u4") < _WIDEST)
+        if not right.all() or (np.diff(np.add(rows << 31, columns)) <= 0).any():
+            raise ValueError
         size = starts.nbytes + columns.nbytes + values.nbytes
-        return SparseBatch(len(rows), size, rows + first, labels, np.append(starts[rows], starts[-1]), columns, values)
-
-    def _label(self, token: bytes) -> str:
-        """A label as a word."""
-        text = token.decode(errors="replace")
-        if is_absent(text) or any(sign in text for sign in ":,\ufffd"):
-            raise ValueError(f"{text!r} is no label, which is one word in UTF-8 without a comma or colon")
-        if self.real and not is_finite(text):
-            what = f"the target {text!r} is not a finite number; correct it, or learn classes with "
-            raise ParameterError(what, Option("task", "classification"))
-        return word(text)
+        return SparseBatch(len(lines), size, numbers, labels, starts, columns, values)
 
     def samples(self, batch: SparseBatch, first: int, width: int) -> Any:
         """Some rows as a CSR array; an index that training did not have is an error that names the line."""
@@ -133,11 +126,9 @@ class SvmlightFit(Fit):
     def __init__(self, files: Sequence[SvmlightFile], options: ReadOptions, keep: Callable[[Any], None]) -> None:
         self.path, self._files = common_name([file.path for file in files]), files
         labels, lowest, highest = dict[str, None](), 1, 0
-        for file in files:
-            if not file.labelled:
-                raise ValueError(f"{file.path} has no labels: its lines begin with index:value; {_FORM}")
         for batch in self.batches():
-            assert batch.labels is not None
+            if batch.labels is None:
+                raise ValueError(f"{self.path} has no labels: its lines begin with index:value; {_FORM}")
             labels.update(dict.fromkeys(batch.labels.levels))
             lowest = min(lowest, int(batch.columns.min(initial=1)))
             highest = max(highest, int(batch.columns.max(initial=0)))
@@ -146,8 +137,8 @@ class SvmlightFit(Fit):
         if highest < lowest or not self.rows:
             raise ValueError(f"{self.path} has no {'features' if self.rows else 'samples'} in it; {_FORM}")
         named = self._infer_task(str(self.path), None, labels, options.task)
-        indices = lowest, highest - lowest + 1
-        self.encoder = TableEncoder((), None, named, indices=indices, options=options.of_new_files())
+        self._indices = lowest, highest - lowest + 1
+        self.encoder = TableEncoder((), None, named, indices=self._indices, options=options.of_new_files())
 
     def batches(self) -> Iterator[SparseBatch]:
         """The rows of all files."""
@@ -155,6 +146,5 @@ class SvmlightFit(Fit):
 
     def encode(self, batch: SparseBatch, out: Any = None) -> tuple[Any, Array, Array]:
         """Features of some rows, no missing positions, and targets."""
-        assert self.encoder.indices is not None
-        X = self._files[0].samples(batch, *self.encoder.indices)
+        X = self._files[0].samples(batch, *self._indices)
         return X, np.empty((0, 2), np.int64), self.encoder.targets(batch.labels)

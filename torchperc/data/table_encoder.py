@@ -18,8 +18,8 @@ import lazy_loader
 import numpy as np
 
 from torchperc._checks import Data, Option, ParameterError
-from torchperc.data.table_files import TASKS as TASKS
 from torchperc.data.table_files import (
+    TASKS,
     Array,
     Cells,
     ReadOptions,
@@ -27,6 +27,7 @@ from torchperc.data.table_files import (
     TableBatch,
     Words,
     frame_table,
+    is_finite,
     is_number,
     listed,
     missing_in,
@@ -34,7 +35,6 @@ from torchperc.data.table_files import (
     shortest,
     word,
 )
-from torchperc.data.table_files import is_finite as is_finite
 from torchperc.data.text_features import Counts, Vocabulary
 
 torch: Any = lazy_loader.load("torch")
@@ -42,7 +42,6 @@ torch: Any = lazy_loader.load("torch")
 LEVELS = 1000  # levels above which a column of words is an identifier, unless it is named as a category
 FEW = 50  # levels that are never too many, however few rows there are
 MAX_LABELS = 2**16  # maximum number of classes
-_PROSE = 5  # words, on average, above which values that are nearly all different are free text
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like typos
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{1,4})(?:[ T](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?Z?)?")
@@ -61,36 +60,23 @@ def codes_of(labels: Sequence[str]) -> dict[str, int]:
 
 
 def is_quantity(labels: Collection[str], rows: int) -> bool:
-    """Whether the different values of a target are a quantity rather than classes.
+    """Whether the different values of a target are a quantity: all finite numbers, and many.
 
-    They are if all of them are finite numbers, and there are more than 10, and more than half as many as rows; or more
-    than 20, and some are not integers; or more than 50 integers, with gaps between them and fewer than five rows for
-    each on average; or more than 65,536.
+    More than 20 are many, as are more than 10 if they are more than half as many as rows.
 
     Example:
-        >>> is_quantity(["0.5", "1", "2.25"], rows=100), is_quantity([str(k / 8) for k in range(30)], rows=100)
+        >>> is_quantity(list("0123456789"), rows=10), is_quantity([str(k / 8) for k in range(30)], rows=100)
         (False, True)
     """
-    values = [float(text) for text in labels if is_finite(text)]
-    count = len(values)
-    if count < len(labels) or count <= 10:
-        return False
-    if 2 * count > rows or count > MAX_LABELS:
-        return True
-    if not all(value.is_integer() for value in values):
-        return count > 20
-    return count > 50 and rows < 5 * count and max(values) - min(values) >= count
+    return len(labels) > (10 if 2 * len(labels) > rows else 20) and all(map(is_finite, labels))
 
 
 def infer_task(labels: Collection[str], rows: int, task: str | None, target: str | None = None) -> tuple[bool, str]:
-    """Whether a target is a quantity, and what was inferred, in words; empty where there is no doubt."""
-    if task is not None:
+    """Whether a target is a quantity, and a sentence that says so if only its values did."""
+    if task is not None or not is_quantity(labels, rows):
         return task == "regression", ""
-    quantity = is_quantity(labels, rows)
-    if not quantity and (len(labels) <= 20 or not all(map(is_number, labels))):
-        return False, ""
-    named, more = "the target" if target is None else f"target {target!r}", "more than " * (len(labels) > MAX_LABELS)
-    return quantity, f"{named} has {more}{min(len(labels), MAX_LABELS):,} different numbers: {TASKS[quantity]}"
+    many = f"more than {MAX_LABELS:,}" if len(labels) > MAX_LABELS else len(labels)
+    return True, f"{'the target' if target is None else f'target {target!r}'} has {many} different numbers: regression"
 
 
 def similar_labels(labels: Sequence[str]) -> str:
@@ -259,7 +245,8 @@ class TableEncoder:
         The columns are at ``positions`` of the table; dense features are written to ``out`` if it is given. The first
         value that the encoder does not know is an error that names its place, unless ``unknown="ignore"``.
         """
-        means, blocks, missing = self.imputed_values, [], [np.empty((0, 2), np.int64)]
+        means, missing, blocks = self.imputed_values, [np.empty((0, 2), np.int64)], list[Any]()
+        dense = None if self.text_columns else np.empty((batch.n_rows, self.n_features)) if out is None else out
         for column, position, (first, last) in zip(self.columns, positions, pairwise(self._ends), strict=True):
             cells, absent = batch.columns[position], missing_in(batch.columns[position])
             block = (
@@ -272,11 +259,14 @@ class TableEncoder:
                 block = np.where(absent[:, None], np.array(means)[first:last], block)
                 rows = np.flatnonzero(absent)
                 missing.append(np.stack([np.repeat(rows, last - first), np.tile(range(first, last), len(rows))], 1))
-            blocks.append(block)
+            if dense is None:
+                blocks.append(block)
+            else:
+                dense[:, first:last] = block
         found = np.concatenate(missing)
         found = found[np.lexsort(found.T[::-1])]  # row by row
-        if not self.text_columns:
-            return np.concatenate(blocks, 1, out=out), found
+        if dense is not None:
+            return dense, found
         from scipy.sparse import csr_array, hstack
 
         return csr_array(hstack([csr_array(block) for block in blocks], format="csr")), found
@@ -286,10 +276,9 @@ class TableEncoder:
         columns = dict(zip(positions, self.columns, strict=True))
 
         def is_wrong(position: int, cell: str) -> bool:
-            if not cell:
-                return self.imputed_values is None
-            values = columns[position].values([word(cell)], unknown)
-            return columns[position].vocabulary is None and bool(np.isnan(values).any())
+            if not cell or columns[position].vocabulary is not None:
+                return not cell and self.imputed_values is None
+            return bool(np.isnan(columns[position].values([word(cell)], unknown)).any())
 
         at, cell, position = table.locate(positions, is_wrong)
         column = columns[position]
@@ -324,17 +313,14 @@ class TableEncoder:
     def find_columns(self, table: Table) -> tuple[list[int], int | None]:
         """Positions of the columns, and of the target if it is there: by name, or as in training if it had none."""
         table.na = tuple(self.options.na)
-        names: Sequence[str] = table.names
+        names: list[Any] = [*table.names]
         if self.n_columns is not None:
-            every = [str(j + 1) for j in range(self.n_columns)]
-            every[-1] = every[-1] if self.target in every else str(self.target)  # behind X in an archive
-            without = [name for name in every if name != self.target]
-            if len(names) not in (len(every), len(without)):
-                had = f"training had {len(every)}, or {len(without)} without that of the labels"
-                raise ValueError(
-                    f"{table.path} has {len(names)} columns where {had}; without names they go by position"
-                )
-            names = every if len(names) == len(every) else without
+            names = [str(j + 1) for j in range(self.n_columns)]
+            if len(table.names) == self.n_columns - 1:
+                names.remove(self.target)
+            elif len(table.names) != self.n_columns:
+                found = f"{len(table.names)} columns, but training had {self.n_columns} with the target"
+                raise ValueError(f"{table.path} has {found}; without names they go by position")
         wanted, there = [column.name for column in self.columns], [self.target] * (self.target in names)
         if wrong := [str(name) for name in (*wanted, *there) if names.count(name) != 1]:
             lacks = f"has no column {listed(wrong)}, which training had, or several of that name"
@@ -433,7 +419,7 @@ class _Cells:
             counts = np.bincount(cells.codes[~absent], minlength=len(cells.levels)).tolist()
             found = {level: count for level, count in zip(cells.levels, counts, strict=True) if count}
             self.others += sum(count for level, count in found.items() if not is_finite(level))
-            if self.option in ("text", "prose"):
+            if self.option == "text":
                 self.texts.add(found)
             elif len(self.levels) <= self.most or all(map(_DATE.fullmatch, found)):
                 self.levels.update(found)
@@ -451,12 +437,6 @@ class _Cells:
     def numbers(self) -> int:
         """How many finite numbers there are."""
         return self.rows - self.missing - self.others
-
-    def is_identifier(self, prose: bool = False) -> bool:
-        """Whether it has words, and too many different ones for a category; and if they are long, for prose."""
-        different, words = len(self.levels), sum(len(level.split()) for level in self.levels)
-        many = different > (LEVELS if 2 * different <= self.rows else FEW)
-        return self.numbers < self.others and many and (not prose or words > _PROSE * different)
 
     def means(self, column: Column) -> list[float]:
         """The mean of each feature over the rows that have it; a missing text has no words."""
@@ -533,7 +513,7 @@ class TableFit(Fit):
         raise ParameterError(Option(option, name), why)
 
     def _read(self, keep: Callable[[Any], None]) -> bool:
-        """Learn from all rows; False if a column turns out to be words instead of numbers, or free text."""
+        """Learn from all rows; False if a column turns out to be words instead of numbers."""
         self.seen = {j: _Cells(self.named.get(j), self.options) for j in self.wanted}
         self.rows = self.dropped = 0
         keep(None)
@@ -548,9 +528,7 @@ class TableFit(Fit):
             for j, cells in batch.columns.items():
                 self.seen[j].add(cells, batch.n_rows)
             keep(batch)
-        prose = [j for j in self.features if self.seen[j].option is None and self.seen[j].is_identifier(prose=True)]
-        self.named.update(dict.fromkeys(prose, "prose"))
-        return not prose
+        return True
 
     def _check_missing(self) -> ParameterError | None:
         """The error for missing values that are not to be imputed; it names the place of the first."""
@@ -570,7 +548,7 @@ class TableFit(Fit):
         ignored, category, text = (Option(each, name) for each in ("ignore", "categories", "text"))
         if seen.missing == self.rows:
             return ParameterError(f"{where}has no values at all", "; ignore it (", ignored, ")")
-        if seen.option in ("text", "prose"):
+        if seen.option == "text":
             return Column(name, vocabulary=seen.texts.vocabulary())
         if not seen.others and seen.option is None:
             return Column(name)
@@ -585,7 +563,7 @@ class TableFit(Fit):
             if all("/" in level for level in levels):
                 what = f"{where}has dates with the day or the month first"
                 return ParameterError(what, "; write 2024-01-31, or ignore it (", ignored, ")")
-        if seen.is_identifier():
+        if seen.numbers < seen.others and len(levels) > (LEVELS if 2 * len(levels) <= self.rows else FEW):
             some = [value if len(value) <= 60 else f"{value[:60]}…" for value in [*levels][:3]]
             count = len(levels) if len(levels) <= LEVELS else f"more than {LEVELS}"
             what = f"{where}has {count} different values in {self.rows} rows, such as {listed(some)}"
@@ -626,8 +604,6 @@ class TableFit(Fit):
             name, number = f"column {column.name!r}", column.kind == "number"
             if column.date is not None:
                 yield f"{name} is a date; its features are {', '.join(column.date)} (days since 1970)"
-            elif self.named.get(j) == "prose":
-                yield f"{name} is free text; its {len(column.features):,} words and pairs of words are features"
             elif number and self.seen[j].last is not None and self.rows > 2:
                 yield f"{name} counts the rows; ignore it if it is an identifier"
             elif number and j in self.table.zero_padded:
@@ -651,12 +627,11 @@ def _as_one(problems: Sequence[ParameterError]) -> ParameterError:
         return problems[0]
     settled = dict[str, Any]()
     for problem in problems:
-        name, value = next((part for part in problem.args if isinstance(part, Option)), Option("", None))
-        several = name in ("ignore", "categories", "na")
-        if several or name in ("missing", "decimal", "task"):
+        for name, value in [part for part in problem.args if isinstance(part, Option)][:1]:
+            several = name in ("ignore", "categories", "na")
             settled[name] = [*settled.get(name, ()), value] if several else value
     if "na" in settled:
         settled.setdefault("missing", "drop")
-    said = f"{len(problems)} problems: {'; '.join(problem.args[0] for problem in problems)}; correct them"
+    said = "; ".join(problem.args[0] for problem in problems)
     remedy = (part for option in settled.items() for part in (" ", Option(*option)))
-    return ParameterError(said, ", or use" * bool(settled), *remedy)
+    return ParameterError(f"{len(problems)} problems: {said}; correct them{', or use' * bool(settled)}", *remedy)

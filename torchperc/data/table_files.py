@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import csv
 import glob
-import importlib
 import io
 import math
 import os
@@ -36,12 +35,10 @@ class _Arrow:
     """pyarrow, imported on first use; a promise of lazy_loader would be kept by whoever looks through all modules."""
 
     def __getattr__(self, name: str) -> Any:
-        submodule = name in ("csv", "parquet")
-        return (
-            importlib.import_module(f"pyarrow.{name}")
-            if submodule
-            else getattr(importlib.import_module("pyarrow"), name)
-        )
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        return getattr(pyarrow, name)
 
 
 pa: Any = _Arrow()
@@ -49,7 +46,6 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 MISSING = ("error", "drop", "mean")
 TASKS = ("classification", "regression")
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt", ".data"), "text"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -59,13 +55,12 @@ _FORMATS = {
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
 BLOCK = 2**20  # bytes of text that Arrow parses at a time; 16 times as many if it refuses
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
-_HEAD, _LONGEST = 2**16, 2**28  # characters by which delimiter and header are found, and of a line
+_HEAD = 2**16  # characters by which delimiter and header are found
 _DELIMITERS, _ALIKE = ("\t", ";", "|", ","), 20  # and the lines that must agree on one
 _COMMA = re.compile(r"[+-]?\d+(,\d+)?([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_END = "\x03 end of file"  # a line that no file has
 _QUOTED = re.compile(r'\s+"(.*)"\s*', re.DOTALL)  # behind a blank, which Arrow takes for a part of the cell
-_NO_TEXT = re.compile("[\udc80-\udcff]")  # bytes that are none in the encoding
+_ARRAYS = (("X", "data"), ("y", "target"))  # names in an archive
 _CHOICES = {
     "missing": MISSING,
     "decimal": (None, ".", ","),
@@ -166,11 +161,8 @@ def find_files(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
         raise TypeError(f"path must be a file, a pattern such as data/*.csv, or a list of files, found {source!r}")
     paths = list[Path]()
     for name in several:
-        alone = not is_pattern(name) or Path(name).exists()
-        matching = [Path(name)] if alone else sorted(map(Path, glob.glob(str(name), recursive=True)))
-        if not matching:
-            raise ValueError(f"no file matches {str(name)!r}; check the folder and the extension")
-        paths += matching
+        matching = [] if Path(name).exists() else sorted(map(Path, glob.glob(str(name), recursive=True)))
+        paths += matching or [Path(name)]
     if len(set(paths)) < len(paths):
         raise ValueError(f"{max(paths, key=paths.count)} is named twice; name each file once")
     return tuple(paths)
@@ -186,16 +178,14 @@ def common_name(paths: Sequence[Path]) -> Path:
     return paths[0] if len(paths) == 1 else paths[0].with_name(f"{paths[0].name} and {len(paths) - 1} more")
 
 
-def format_by_name(name: str) -> tuple[str | None, str | None]:
-    """Format and compression by the extension of a file, each ``None`` if it says nothing."""
-    path = Path(name.lower())
-    compression = _COMPRESSED.get(path.suffix)
-    return _FORMATS.get(Path(path.stem).suffix if compression else path.suffix), compression
+def format_by_name(name: str) -> str | None:
+    """Format by the extension of a file, or the one before it (``.csv.gz``); ``None`` if they say nothing."""
+    return next((_FORMATS[end] for end in Path(name.lower()).suffixes[:-3:-1] if end in _FORMATS), None)
 
 
 def format_of(path: Path) -> str:
     """Format of a file by its extension, text by default; one that cannot be opened or is empty is an error."""
-    kind = format_by_name(path.name)[0] or "text"
+    kind = format_by_name(path.name) or "text"
     if kind not in ("npy", "npz"):
         require_packages(f"reading {path}", "pyarrow")
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -222,7 +212,7 @@ def _reading(path: Path, what: str = "file", errors: Any = (OSError, UnicodeErro
 @contextmanager
 def open_bytes(path: Path) -> Iterator[Any]:
     """Open a file of Arrow, decompressed as the extension says; whatever fails is one ``ValueError``."""
-    with _reading(path), pa.input_stream(str(path), compression=format_by_name(path.name)[1]) as file:
+    with _reading(path), pa.input_stream(str(path)) as file:
         yield file
 
 
@@ -399,33 +389,26 @@ class Table:
 
     def _cells(self, array: Any, position: int, numbers: bool) -> Cells:
         """A column as numbers, if all that is in it are and they are wanted; else as words."""
-        if isinstance(array, np.ndarray):
-            if numbers and array.dtype.kind in "biuf":
-                return array.astype(np.float64)
+        if not isinstance(array, np.ndarray):
+            array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+            is_boolean, name = pa.types.is_boolean(array.type), self.names[position]
+            if numbers and not is_boolean:
+                with suppress(pa.ArrowException):
+                    array = array.cast(pa.float64(), safe=False)
+                    if not array.null_count:
+                        return np.from_dlpack(array)
+                    batch = pa.RecordBatch.from_arrays([array], ["numbers"])  # whose arrays' to_numpy imports pandas
+                    return batch.to_tensor(null_to_nan=True).to_numpy()[:, 0]  # type: ignore[no-any-return]
+            try:
+                encoded = (array if is_boolean else array.cast(pa.string())).dictionary_encode("encode")
+            except pa.ArrowException as error:
+                what = f"is neither numbers nor text ({first_line(error)}); convert it, or ignore it ("
+                raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")") from None
+            values, places = encoded.dictionary, np.from_dlpack(encoded.indices)
+        elif numbers and array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        else:
             values, places = np.unique(array, return_inverse=True)
-            return self._coded(values, places, numbers)
-        types, name = pa.types, self.names[position]
-        array = array.dictionary_decode() if types.is_dictionary(array.type) else array
-        if numbers and types.is_string(array.type):
-            with suppress(pa.ArrowInvalid):
-                array = array.cast(pa.float64())
-        kind = array.type
-        if numbers and (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-            array = array.cast(pa.float64(), safe=False)
-            if not array.null_count:
-                return np.from_dlpack(array)
-            batch = pa.RecordBatch.from_arrays([array], ["numbers"])  # whose arrays' to_numpy would import pandas
-            return batch.to_tensor(null_to_nan=True).to_numpy()[:, 0]  # type: ignore[no-any-return]
-        if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-            what = f"holds {kind}, neither numbers nor text; convert it, or ignore it ("
-            raise ParameterError(f"{self.path}, column {name!r} {what}", Option("ignore", name), ")")
-        if types.is_null(kind) or types.is_temporal(kind):  # dates are written as in a text file
-            array = array.cast(pa.string())
-        encoded = array.dictionary_encode("encode")
-        return self._coded(encoded.dictionary, np.from_dlpack(encoded.indices), numbers)
-
-    def _coded(self, values: Any, places: Array, numbers: bool) -> Cells:
-        """Words or numbers for different values, of which each row has the one at its place."""
         numbering: dict[str, int] = {}
         texts = map(self.plain, _written(values))
         codes = [numbering.setdefault(word(text), len(numbering)) if text else -1 for text in texts]
@@ -437,8 +420,7 @@ class Table:
 
 def _written(array: Any) -> list[str]:
     """Values as texts, numbers in their shortest form."""
-    values = array.tolist() if isinstance(array, np.ndarray) else array.to_pylist()
-    return [shortest(v) if isinstance(v, float) else "" if v is None else str(v) for v in values]
+    return [shortest(v) if isinstance(v, float) else "" if v is None else str(v) for v in array.tolist()]
 
 
 def columns_table(title: str, columns: Iterable[tuple[Any, Any]]) -> Table:
@@ -462,12 +444,9 @@ def frame_table(frame: Any, title: str = "X") -> Table:
 def rows_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
     """A dict per row as a table; each must have the columns that are named."""
     for i, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise TypeError(f"X[{i}] is {type(row).__name__}, but X[0] is a dict; give a dict per row")
-        for name in names:
-            if name not in row:
-                why = f"it lacks {name!r} and has {listed([*map(str, row)])}"
-                raise ValueError(f"X[{i}] must have each column of training; {why}")
+        if not isinstance(row, Mapping) or not {*names} <= {*row}:
+            error = ValueError if isinstance(row, Mapping) else TypeError
+            raise error(f"X[{i}] must be a dict with each column of training, {listed(names)}, found {row!r:.200}")
     return columns_table("X", ((name, [row[name] for row in rows]) for name in names))
 
 
@@ -486,54 +465,38 @@ def parquet_table(path: Path) -> Table:
     return Table(path, tuple(names), read)
 
 
-def array_table(path: Path, archive: bool, known: Sequence[str] = (), labelled: bool = True) -> Table:
-    """The matrix of numbers in an ``.npy`` file, or the matrix and the labels of an ``.npz`` file, as a table.
+def array_table(path: Path, kind: str) -> Table:
+    """The matrix in an ``.npy`` file, or X and y (data and target) of an ``.npz`` file, as a table.
 
     Python objects in it are not looked at, let alone run.
     """
-    what = "archive of arrays" if archive else "array of numbers"
-    with _reading(path, what, Exception), path.open("rb") as file:  # anything, as numpy reads a header as Python text
-        loaded: Any = np.load(file if archive else path, None if archive else "r", allow_pickle=False)
-        arrays = {name: loaded[name] for name in loaded.files} if archive else {"X": loaded}
-    found = (array for array in arrays.values() if array.ndim == 2 and array.dtype.kind in "biuf")
-    X: Any = next(found, np.empty((0, 0)))
-    name = known[0] if known else next((name for name, array in arrays.items() if array.ndim == 1), "y")
-    y: Any = arrays.get(name) if archive else None
-    (count, width), step = X.shape, max(1, min(ROWS, 2**20 // (X.shape[1] or 1)))
-    if not width or (y.shape != (count,) if y is not None else labelled and archive):
+    with _reading(path, "array of numbers", Exception), path.open("rb") as file:  # numpy reads a header as Python text
+        loaded: Any = np.load(path if kind == "npy" else file, "r", allow_pickle=False)
+        arrays = {"X": loaded} if kind == "npy" else dict(loaded)
+    X, y = (next((arrays[name] for name in names if name in arrays), None) for names in _ARRAYS)
+    if X is None or X.ndim != 2 or X.dtype.kind not in "biuf" or (y is not None and y.shape != X.shape[:1]):
         held = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        needed = f"a matrix of numbers (N, d) is needed, and in an .npz file labels {name} (N,)"
+        needed = "a matrix of numbers X (N, d) is needed, and in an .npz file labels y (N,)"
         raise ValueError(f"{path} holds {held or 'nothing'}; {needed}; save sparse samples as svmlight")
-    mapped = isinstance(X, np.memmap) and X.flags.c_contiguous
+    columns = dict(zip(map(str, range(1, X.shape[1] + 1)), X.T, strict=True)) | ({} if y is None else {"y": y})
+    names, step = tuple(columns), max(1, min(ROWS, 2**20 // (len(columns) or 1)))
 
     def read(positions: Sequence[int]) -> Iterator[Any]:
-        for first in range(0, count, step):
-            some = X[first : first + step]
-            if mapped:  # is read: a process that looks at a map of a file that is cut off dies
-                begin = X.offset + first * width * X.itemsize
-                some = np.fromfile(path, X.dtype, some.size, offset=begin).reshape(some.shape)
-            yield [some[:, j] if j < width else y[first : first + step] for j in positions]
+        for first in range(0, len(X), step):
+            yield [columns[names[j]][first : first + step] for j in positions]
 
-    names = [*map(str, range(1, width + 1)), *([] if y is None else [name])]
-    return Table(path, tuple(names), read, named=False)
+    return Table(path, names, read, named=y is not None)
 
 
-def open_table(
-    paths: Sequence[Path], kind: str, options: ReadOptions, known: Sequence[str], labelled: bool = True
-) -> Table:
-    """The table in one file or in several.
-
-    A text with one of the ``known`` names in its first line has a header; an archive has the first of them as labels.
-    """
+def open_table(paths: Sequence[Path], kind: str, options: ReadOptions) -> Table:
+    """The table in one file or in several."""
     parts: list[Table] = []
     for path in paths:
         if kind == "text":
-            parts.append(text := TextTable(path, options, known))
+            parts.append(text := TextTable(path, options))
             options = replace(options, delimiter=text.delimiter, decimal=text.decimal, header=text.named)  # of all
-        elif kind == "parquet":
-            parts.append(parquet_table(path))
         else:
-            parts.append(array_table(path, kind == "npz", known, labelled))
+            parts.append(parquet_table(path) if kind == "parquet" else array_table(path, kind))
     table = copy(parts[0])
     for part in parts:
         if part.names != table.names:
@@ -547,13 +510,13 @@ def open_table(
 
 
 class TextTable(Table):
-    """A delimited text file, with a header if one of the ``known`` names is in its first line.
+    """A delimited text file, with a header if no number is in its first line.
 
     Arrow opens and reads it by itself: Python code in its threads would abort a process that exits meanwhile. Where it
     refuses a line, or may have read too much into one, Python's reader names it.
     """
 
-    def __init__(self, path: Path, options: ReadOptions, known: Sequence[str]) -> None:
+    def __init__(self, path: Path, options: ReadOptions) -> None:
         self.path, self._source, self.na = path, path, tuple(options.na)
         head = self._head(options.encoding)
         self.delimiter: str = options.delimiter or _delimiter(head)
@@ -561,7 +524,8 @@ class TextTable(Table):
         if not first:
             raise ValueError(f"{path} is empty")
         end, cells = first[0]
-        self.named = _is_header(cells, known) if options.header is None else options.header
+        numbers = [is_number(cell.replace(",", ".", 1)) for cell in cells]
+        self.named = not any(numbers) if options.header is None else options.header
         self.names = tuple(cells) if self.named else tuple(str(j + 1) for j in range(len(cells)))
         self._skip = end if self.named else 0  # lines
         body = [row for _, row in first[self.named :] if len(row) == len(cells)]
@@ -572,7 +536,7 @@ class TextTable(Table):
         padded = [any(cell[0] == "0" and cell[1:].isdigit() for cell in column) for column in columns]
         self.zero_padded = frozenset(np.flatnonzero(padded).tolist())
 
-    def _head(self, encoding: str | None) -> str:
+    def _head(self, encoding: str | None) -> list[str]:
         """The first lines, two at least, in the encoding that is given or recognised."""
         with open_bytes(self.path) as file:
             head = file.read(_HEAD)
@@ -581,39 +545,31 @@ class TextTable(Table):
         elif encoding is None and b"\0" in head:
             why = "holds NUL bytes: it is compressed, of another kind than its extension says, or text that needs "
             raise ParameterError(f"{self.path} {why}", Option("encoding", "utf-16"))
-        self._encoding = codecs.lookup(encoding or "utf-8").name
-        if self._encoding != "utf-8":  # a copy that Arrow can decode by itself
+        if encoding not in (None, "utf-8"):  # a copy that Arrow can decode by itself
             folder = Path(tempfile.mkdtemp(prefix=".torchperc-copy-"))
             weakref.finalize(self, remove, folder)
             self._source = folder / "copy.csv"
-            with _open_text(self.path, self._encoding) as text, self._source.open("wb") as copied:
-                shutil.copyfileobj(text, codecs.getwriter("utf-8")(copied, "surrogateescape"))
+            with (
+                _open_text(self.path, encoding) as text,
+                self._source.open("w", encoding="utf-8", newline="") as copied,
+            ):
+                shutil.copyfileobj(text, copied)
         with _open_text(self._source) as text:
-            lines = str(text.read(_HEAD) + text.readline(_LONGEST) + text.readline(_LONGEST))
-        for number, line in enumerate(lines.splitlines(), 1):
-            self._check_text(line, number)
-        return lines
-
-    def _check_text(self, text: str, line: int) -> None:
-        """Raise if there are bytes that are none in the encoding."""
-        if wrong := _NO_TEXT.search(text):
-            said = f"{self._encoding.upper()}: line {line} holds the byte 0x{ord(wrong[0]) - 0xDC00:02x}"
-            remedy = "if it comes from Windows or an old Excel, read it with "
-            raise ParameterError(f"{self.path} is not a CSV file in {said}; {remedy}", Option("encoding", "cp1252"))
+            return [*text.readlines(_HEAD), *text.readlines(1)]
 
     def arrays(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Sequence[Any]]:
         """Columns as Arrow reads them; all are text from the first block on in which some are not all numbers."""
-        names, done, refused, end = [str(j) for j in range(len(self.names))], 0, "", ""
+        names, done, end = [str(j) for j in range(len(self.names))], 0, ""
         parse = pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True)
-        for parsed, size in ((numbers, BLOCK), ((), BLOCK), ((), 16 * BLOCK)):
+        for parsed, size in ((numbers, BLOCK), ((), 16 * BLOCK)):
             types = {names[j]: pa.float64() if j in parsed else pa.string() for j in (*positions, len(names) - 1)}
             read = pa.csv.ReadOptions(column_names=names, skip_rows=self._skip, block_size=max(size, 64 * len(names)))
             convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types), decimal_point=self.decimal)
             convert.null_values, convert.strings_can_be_null = [*ABSENT, *self.na], True
-            source, seen = pa.input_stream(str(self._source), compression=format_by_name(self._source.name)[1]), 0
+            seen = 0
             try:
                 with _reading(self.path):
-                    for batch in pa.csv.open_csv(source, read, parse, convert):
+                    for batch in pa.csv.open_csv(str(self._source), read, parse, convert):
                         new, seen = max(0, done - seen), seen + batch.num_rows
                         if seen > done:
                             done, end = seen, str(batch.column(names[-1])[-1])
@@ -622,27 +578,21 @@ class TextTable(Table):
                 break
             except pa.ArrowInvalid as error:
                 refused = first_line(error)
-        if (
-            (refused or "\n" in end or "\r" in end) and deque(self.rows(()), 1) and refused
-        ):  # rows() names what is wrong
+        if refused or "\n" in end or "\r" in end:
+            deque(self.rows(()), 1)  # names what is wrong
+        if refused:
             raise ValueError(f"{self.path} is no table that can be read: {refused}")
 
     def rows(self, positions: Sequence[int]) -> Iterator[tuple[str, list[str]]]:
         """The line of each record that is not empty, and its cells; the first that is wrong is an error."""
         line, width = self._skip + 1, len(self.names)
         with _open_text(self._source) as text:
-            records = csv.reader(chain(islice(text, self._skip, None), [_END]), delimiter=self.delimiter)
+            records = csv.reader(islice(text, self._skip, None), delimiter=self.delimiter, strict=True)
             try:
                 for cells in records:
-                    if cells == [_END]:
-                        return
+                    if len(cells) not in (0, width):
+                        raise csv.Error(f"{len(cells)} columns where the first line has {width}")
                     if cells:
-                        if cells[-1].endswith(_END):
-                            raise csv.Error("a quote is opened and not closed")
-                        self._check_text("".join(cells), line)
-                        if len(cells) != width:
-                            found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-                            raise csv.Error(f"{found} where the first line has {width}")
                         yield f"{self.path}, line {line}", [cells[j] for j in positions]
                     line = self._skip + records.line_num + 1
             except csv.Error as error:
@@ -651,39 +601,35 @@ class TextTable(Table):
 
 
 @contextmanager
-def _open_text(path: Path, encoding: str = "utf-8-sig") -> Iterator[Any]:
-    """Open a file as text; bytes that are none become surrogates."""
-    with open_bytes(path) as file, io.TextIOWrapper(file, encoding, "surrogateescape", newline="") as text:
-        yield text
+def _open_text(path: Path, encoding: str | None = None) -> Iterator[Any]:
+    """Open a file as text; bytes that are none in the encoding are an error."""
+    with open_bytes(path) as file, io.TextIOWrapper(file, encoding or "utf-8-sig", newline="") as text:
+        try:
+            yield text
+        except UnicodeError as error:
+            said = f"{path} is no text in {encoding or 'UTF-8'} ({first_line(error)})"
+            remedy = "; if it comes from Windows or an old Excel, read it with "
+            raise ParameterError(said, remedy, Option("encoding", "cp1252")) from None
 
 
-def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(lines: list[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The cells of each record, and the number of the line in which it ends, up to a cell that is too long."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     with suppress(csv.Error):
         yield from ((reader.line_num, [cell.strip() for cell in cells]) for cells in reader)
 
 
-def _delimiter(head: str) -> str:
+def _delimiter(head: list[str]) -> str:
     """What splits the first lines into equally many cells, most of them numbers; else what the first has most of."""
 
     def merit(delimiter: str) -> tuple[bool, float, int]:
-        records = islice(_records(head, delimiter), 2 * _ALIKE)
-        rows = [cells for _, cells in records if any(cells)][:_ALIKE]
-        width = len(rows[0]) if rows else 0
-        alike = width > 1 and all(len(row) == width for row in rows)
+        rows = [cells for _, cells in islice(_records(head, delimiter), _ALIKE) if any(cells)]
+        widths = [len(row) for row in rows] or [0]
+        alike = 1 < min(widths) == max(widths)
         numbers = sum(is_number(cell.replace(",", ".", 1)) for row in rows for cell in row)
-        return alike, numbers / (width * len(rows)) if alike else 0.0, width
+        return alike, alike and numbers / sum(widths), widths[0]
 
     return max(_DELIMITERS, key=merit)
-
-
-def _is_header(cells: Sequence[str], known: Sequence[str]) -> bool:
-    """Names are words, and every column has one but for that of an index, which comes first."""
-    if any(name in cells and not is_number(name) for name in known):
-        return True
-    rest = cells[1:] if len(cells) > 1 and not cells[0] else cells
-    return not any(is_number(cell.replace(",", ".", 1)) or not cell for cell in rest)
 
 
 def _decimal(columns: Sequence[Sequence[str]]) -> str:

@@ -18,8 +18,8 @@ import torchperc as tp
 from torchperc._checks import Option, ParameterError, require_packages
 from torchperc._files import atomic_path
 from torchperc.data.read import Batches
-from torchperc.data.table_encoder import Column, TableEncoder, is_finite
-from torchperc.data.table_files import find_files
+from torchperc.data.table_encoder import Column, TableEncoder
+from torchperc.data.table_files import find_files, is_finite
 from torchperc.model.model_file import model_file
 from torchperc.reports.results import Fit, Tally
 
@@ -109,7 +109,7 @@ def apply(
         >>> import tempfile, torchperc as tp
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "new.csv").write_text("id,x1,x2\\na7,0,1\\n")
-        >>> apply(tp.FittedModel.of(tp.Perceptron(2)), folder / "new.csv", folder / "labels.csv", keep="id").rows
+        >>> apply(tp.FittedModel(tp.Perceptron(2)), folder / "new.csv", folder / "labels.csv", keep="id").rows
         1
         >>> (folder / "labels.csv").read_text()
         'id,label,score\\n"a7","+1",0\\n'

@@ -17,8 +17,8 @@ from torchperc._files import LOCK, FolderInUseError, atomic_path, locked_folder
 from torchperc.data.example_data import is_gate
 from torchperc.data.prepared_data import PreparedData
 from torchperc.data.read import is_frame
-from torchperc.data.table_encoder import TASKS, infer_task
-from torchperc.data.table_files import word
+from torchperc.data.table_encoder import infer_task
+from torchperc.data.table_files import TASKS, word
 from torchperc.reports.results import is_run
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _prepared(
     source: Any, target: Any, options: dict[str, Any], task: str | None, split: Any, scale: str, seed: int, dtype: str
 ) -> PreparedData:
     """The split and scaled table: names and files as they are, arrays as a data set."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in {**options, "task": task}.items() if value is not None}
     column = target is None or isinstance(target, str | int)
     if isinstance(source, str) and is_gate(source):
         why = "is a truth table, too small to split into training, validation and test sets; learn all of it by "
@@ -131,8 +131,8 @@ def _prepared(
         if column:
             wanted = "labels or numbers y (N,), as in learn(X, y)"
             raise TypeError(f"target={target!r} must be {wanted}, as source is no file: {type(source).__name__}")
-        source, task = _dataset(source, target, task, given.pop("positive", None)), None
-    return PreparedData(source, given, split, scale, seed, dtype, task)
+        source = _dataset(source, target, given.pop("task", None), given.pop("positive", None))
+    return PreparedData(source, given, split, scale, seed, dtype)
 
 
 def _is_file(source: Any) -> bool:

@@ -240,10 +240,10 @@ def _again(data: Mapping[str, Any], max_epochs: int | None) -> list[Block]:
     """How the run is made again.
 
     Example:
-        >>> _again({"source": "iris", "options": {"positive": "setosa"}, "seed": 1, "task": None}, 5)[1].text
+        >>> _again({"source": "iris", "options": {"positive": "setosa"}, "seed": 1}, 5)[1].text
         "torchperc.learn('iris', positive='setosa', seed=1, max_epochs=5)"
     """
-    own = {name: value for name, value in data.items() if name not in ("source", "options", "scale_target")}
+    own = {name: value for name, value in data.items() if name not in ("source", "options")}
     given = {**data["options"], **own, "max_epochs": max_epochs}
     source = "X, y" if data["source"] is None else repr(data["source"])
     words = [source, *(f"{name}={value!r}" for name, value in given.items() if value is not None)]

@@ -18,7 +18,7 @@ from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain, verified
 from torchperc.lightning.metrics import ClassificationMetric, EpochMetric, exact_dtype
-from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net, uncompiled
+from torchperc.model.describe import NETS, as_factory, as_net, described_factory, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 from torchperc.nn.heads import head as head_by_name
@@ -26,7 +26,6 @@ from torchperc.nn.modules import scores_of
 from torchperc.samples.process_group import all_reduce, gather, rank_and_size
 
 FORMAT = 3  # of what the modules write into a checkpoint
-COMPILED = "net._orig_mod."  # what torch.compile makes of the parameter names "net."
 _SGD_OPTIONS = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
 
 
@@ -249,15 +248,10 @@ class LitModel(pl.LightningModule):
         saved, own, resumed = checkpoint.get("torchperc") or {}, self.kind(), self.is_fitting()
         for name in own if resumed else ("format", "module"):
             if saved.get(name) != own[name]:
-                raise CheckpointError(
-                    f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}; "
-                    "resume the same run, or load the weights alone: "
-                    "module.load_state_dict(torch.load(path)['state_dict'])"
-                )
-        names = {name.replace(COMPILED, "net."): name for name in self.state_dict()}  # compiled or not
-        state = {name.replace(COMPILED, "net."): values for name, values in checkpoint["state_dict"].items()}
-        checkpoint["state_dict"] = state = {names.get(name, name): values for name, values in state.items()}
-        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in (self.state_dict(), state))
+                other = f"the checkpoint is of a run with {name}={saved.get(name)!r}, this one has {name}={own[name]!r}"
+                raise CheckpointError(f"{other}; resume that run, or load_state_dict(torch.load(path)['state_dict'])")
+        both = self.state_dict(), checkpoint["state_dict"]
+        here, found = ({name: tuple(v.shape) for name, v in each.items()} for each in both)
         if any(here.get(name, shape) != shape for name, shape in found.items()) or not here.keys() & found:
             raise CheckpointError(f"the checkpoint is of another net: it has {found}, this net has {here}")
         self.unfinished = checkpoint["metrics"][self.global_rank] if resumed else None
@@ -273,7 +267,6 @@ class LitModel(pl.LightningModule):
         """Begin with new metrics; end the group of processes before the interpreter, whose end its threads abort."""
         self.metrics.clear()
         if self.trainer.world_size > 1:
-            atexit.unregister(_end_processes)
             atexit.register(_end_processes)
 
 
@@ -306,7 +299,7 @@ class LitDescent(LitModel):
         if scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError(f"interval={interval!r} and monitor={monitor!r} need a scheduler; leave them out")
         if update == "sample":
-            check_linear(uncompiled(self.net))
+            check_linear(self.net)
 
     def save_arguments(self, **arguments: Any) -> None:
         """Save the arguments of ``__init__`` as hyper-parameters."""
@@ -366,20 +359,17 @@ class LitDescent(LitModel):
             "gradient_clip_val": bool(trainer.gradient_clip_val),
             f"{trainer.world_size} processes": trainer.world_size > 1,
         }
-        self.refuse("use update='batch': 'sample' makes the steps of plain SGD in one process", options)
+        self.refuse("use update='batch', as update='sample' makes steps of plain SGD in one process", options)
 
     def sample_steps(self, batch: Any) -> Tensor:
         """Make a step for each sample of a batch; return the mean loss before the steps."""
         x, y, weight = self.unpack(batch)
         if is_sparse(x) and x.device.type != "cpu":
             raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
-        norm, net = self.weight_norm(), check_linear(uncompiled(self.net))
+        norm, net = self.weight_norm(), check_linear(self.net)
         weight = self.weights(y, weight, None if len(net.weight) == 1 else len(net.weight))
-        if weight is None or bool(weight.any()):
-            lr = float(self.trainer.optimizers[0].param_groups[0]["lr"])
-            scores = descend(net, self.head, x, y, lr, sample_weight=weight)
-        else:  # which moves nothing
-            scores = self(x).detach()
+        lr, moves = float(self.trainer.optimizers[0].param_groups[0]["lr"]), weight is None or bool(weight.any())
+        scores = descend(net, self.head, x, y, lr, sample_weight=weight) if moves else self(x).detach()
         return self.measured("train", 0, scores, y, weight, norm).mean()
 
     def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import warnings
-from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
-from torchperc.lightning.checkpoints import LAST
 from torchperc.lightning.loader import divergence
 from torchperc.samples.process_group import gather
 
@@ -136,7 +134,7 @@ class SaveOnSignal(pl.Callback):
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._received: int | None = None
+        self._received = 0
         self._before: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -150,7 +148,7 @@ class SaveOnSignal(pl.Callback):
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         """Remember a signal; a second one is for the handler from before."""
-        if self._received is not None:
+        if self._received:
             self.on_train_end()
             signal.raise_signal(number)
         self._received = number
@@ -162,8 +160,7 @@ class SaveOnSignal(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save and exit if a signal came to any process: to save a checkpoint is the work of all."""
-        received = max(gather(self._received or 0))
-        if received:
+        if received := max(gather(self._received)):
             trainer.save_checkpoint(self.path)
             self.on_train_end()
             raise SystemExit(128 + received)
@@ -211,25 +208,6 @@ class RandomState(pl.Callback):
 
 def _generator(device: str) -> Any:
     return torch if device == "cpu" else torch.get_device_module(device)
-
-
-class SetAside(pl.Callback):
-    """Move the files of an earlier run in a folder to ``version_0``, ``version_1``, …, unless it is resumed."""
-
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self._earlier = [path for name in (LAST, "hparams.yaml", "events.out.*") for path in self.folder.glob(name)]
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Move them before anything is written, except the event file that the logger has opened already."""
-        resumed = trainer.ckpt_path is not None and Path(trainer.ckpt_path).absolute().parent == self.folder.absolute()
-        if trainer.is_global_zero and self._earlier and not resumed:
-            versions = (self.folder / f"version_{number}" for number in count())
-            target = next(path for path in versions if not path.exists())
-            target.mkdir()
-            for path in self._earlier:
-                path.rename(target / path.name)
-        self._earlier = []
 
 
 def _copied(module: pl.LightningModule) -> dict[str, Tensor]:

@@ -48,15 +48,10 @@ class SafeCheckpointIO(pl.plugins.TorchCheckpointIO):
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Write a checkpoint, made :func:`plain`, to a local file, whose folder is created if needed."""
         if "://" in str(path) or storage_options is not None:
-            raise CheckpointError(
-                f"cannot write {path}: SafeCheckpointIO works on local files, without storage_options"
-            )
+            raise CheckpointError(f"cannot write {path}: SafeCheckpointIO writes local files, without storage_options")
         buffer = io.BytesIO()
         torch.save(plain(checkpoint), buffer)
-        try:
-            write_atomically(Path(path), _seal(buffer.getvalue()), make_folder=True)
-        except OSError as error:
-            raise CheckpointError(str(error)) from error
+        write_atomically(Path(path), _seal(buffer.getvalue()), make_folder=True)
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None

@@ -18,15 +18,15 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
 
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
     labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse. Real
-    targets are split without regard to their values and scaled by the training set, too; ``unscaled`` is the way back.
-    Data larger than memory are split and scaled into temporary files; of sparse ones, give a ``batch_size``. In several
-    processes a batch is that of all of them together, of which each has a piece.
+    targets are split without regard to their values and scaled to mean 0 and standard deviation 1 of the training set;
+    ``unscaled`` is the way back. Data larger than memory are split and scaled into temporary files; of sparse ones,
+    give a ``batch_size``. In several processes a batch is that of all of them together, of which each has a piece.
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
             ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, ``"diabetes"``, or the path of a
             file: CSV, Parquet, svmlight or NumPy's; a pattern such as ``"data/part-*.parquet"``, or a list of files.
-        options: of the source, see :func:`torchperc.data.load`.
+        options: of the source, see :func:`torchperc.data.load`; ``task`` is one of them.
         batch_size: samples per batch, or ``"full"``.
         order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
         split: fractions of train, validation and test; by default 0.6, 0.2 and 0.2, and for gates 1, 0 and 0.
@@ -34,10 +34,6 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
             ``"maxabs"`` for sparse ones.
         seed: of split and order.
         dtype: ``"float32"`` or ``"float64"``, as the net has.
-        task: ``"classification"`` or ``"regression"``; by default what the target looks like, see
-            :func:`torchperc.data.read`.
-        scale_target: of a regression: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"none"``, or ``"auto"``, which is
-            ``"standard"``.
 
     Example:
         >>> data = TabularDataModule("iris", options={"positive": "setosa"}, scale="standard")
@@ -58,10 +54,8 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         scale: str = "none",
         seed: int = 0,
         dtype: str = "float32",
-        task: str | None = None,
-        scale_target: str = "auto",
     ) -> None:
-        super().__init__(source, options, split, scale, seed, dtype, task, scale_target)
+        super().__init__(source, options, split, scale, seed, dtype)
         check_batch_size(batch_size, 1)
         self.batch_size = batch_size
         self.order = check_choice("order", order, LOADER_ORDERS)
@@ -93,11 +87,9 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
-        """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        target = None if self.target_scaler is None else self.target_scaler.state()
-        fitted = {"scaler": self.scaler.state(), "labels": list(self.dataset.labels), "target_scaler": target}
-        encoding = None if self.encoder is None else self.encoder.to_json()
-        return {**fitted, "encoding": encoding, "data": self.digest, "seed": self.seed}
+        """A hash of the data, the scaling, and the seed of split and order."""
+        scalers = [scaler and scaler.state() for scaler in (self.scaler, self.target_scaler)]
+        return {"data": self.digest, "labels": list(self.dataset.labels), "scalers": scalers, "seed": self.seed}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""

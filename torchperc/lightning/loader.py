@@ -97,11 +97,10 @@ class SliceLoader:
             # the parts are shuffled, and samples within each
             bounds = self.X.bounds.numpy() if isinstance(self.X, Chunked) else None
             self._shuffler, self._drawn = Order("shuffled", np.arange(len(self.y)), self.seed, bounds=bounds), 0
-        while True:
-            order = torch.from_numpy(np.concatenate(list(self._shuffler.epoch(self._drawn))))
-            self._drawn += 1
-            if self._drawn > self._epoch:
-                return order.to(self.y.device)
+        for epoch in range(self._drawn, self._epoch + 1):
+            order = np.concatenate(list(self._shuffler.epoch(epoch)))
+        self._drawn = self._epoch + 1
+        return torch.from_numpy(order).to(self.y.device)
 
     def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
         """Return this process's piece of a batch."""
@@ -185,7 +184,7 @@ def fitted_model(module: Any, data: PreparedData, about: Mapping[str, str] | Non
         ('not setosa', 'setosa')
     """
     table = data.dataset
-    return FittedModel.of(
+    return FittedModel(
         module.net,
         module.head,
         scaler=data.scaler,

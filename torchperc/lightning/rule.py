@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import astuple, replace
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -14,9 +13,7 @@ from torch import Tensor, nn
 from torchperc._checks import check_choice, is_sparse
 from torchperc.lightning.base import LitModel
 from torchperc.lightning.checkpoints import CheckpointError, plain
-from torchperc.lightning.classifier import check_class_weight, label_factors
 from torchperc.lightning.metrics import exact_dtype
-from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.decision import Rule
@@ -24,7 +21,6 @@ from torchperc.rules.family import check_rule
 from torchperc.rules.make_problem import check_net
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.process_group import gather
 
 _REFUSED = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging", "LearningRateFinder")
 
@@ -53,8 +49,8 @@ class LitRule(LitModel):
         order: of the samples; with several batches ``"given"``, which is the loader's.
         select: which weights the net has in the end. ``"averaged"`` and ``"voted"`` put the average into the net after
             every epoch; with ``"pocket"`` and ``"best-validation"`` the net has the last weights until the run ends.
-            ``"best-validation"`` uses the Trainer's validation, over all its loaders.
-        class_weight: a factor per label for its updates, as for :class:`LitClassifier`.
+            ``"best-validation"`` uses the Trainer's validation, of several loaders the last.
+        class_weight: a factor per label for its updates, or ``"balanced"``.
         distributed: ``"mix"`` if several processes learn together.
         rule: as for :class:`~torchperc.RuleTrainer`, a rule of torchperc.
 
@@ -78,16 +74,12 @@ class LitRule(LitModel):
         engine: str = "auto",
         seed: int = 0,
         margin: float = 0.0,
-        class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
+        class_weight: Mapping[int, float] | str | None = None,
         prove: bool = False,
         distributed: str | None = None,
         rule: Rule | Mapping[str, Any] | str | None = None,
     ) -> None:
         super().__init__(net, PerceptronHead())
-        class_weight = check_class_weight(class_weight)  # Lightning compares arguments by ==
-        if isinstance(class_weight, list):
-            units = len(getattr(uncompiled(self.net), "weight", ()))
-            class_weight = label_factors(class_weight, None if units == 1 else units)
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
         options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}
@@ -96,7 +88,7 @@ class LitRule(LitModel):
             check_rule(options["rule"])  # a rule of the user's own could not be read from a checkpoint
         self.trainer_options: dict[str, Any] = plain({**options, "distributed": distributed})
         self.rule = RuleTrainer(**self.trainer_options)  # checks the other arguments
-        check_net(uncompiled(self.net))
+        check_net(self.net)
         self.save_arguments(**self.trainer_options)
         self.automatic_optimization = False
         self.run: RuleRun | None = None  # of one batch
@@ -105,7 +97,6 @@ class LitRule(LitModel):
         self.history: list[EpochRecord] = []
         self.verdict: Verdict | None = None
         self.saved: dict[str, Any] = {}  # the state of a run that is resumed
-        self.wrong: list[tuple[float, float]] = []  # wrong decisions and samples of each validation loader
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return an optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
@@ -146,11 +137,10 @@ class LitRule(LitModel):
             self.samples, self.run = (x, y, weight), self.started_run(x, y, weight)
         if not _same((x, y, weight), self.samples):
             raise ValueError(
-                "the batch differs from that of the last epoch; use LitRule(order='shuffled') and shuffle=False, in "
-                "several processes of a DistributedSampler of your own"
+                "the batch differs from that of the last epoch; use LitRule(order='shuffled'), shuffle=False"
             )
         self.run.epoch()
-        self.run.write_to(uncompiled(self.net))
+        self.run.write_to(self.net)
         self.history, self.verdict = self.run.history, self.run.verdict
         self.log_run(self.run)
         self.trainer.should_stop |= self.verdict is not None
@@ -159,7 +149,7 @@ class LitRule(LitModel):
         """Return a run before its next epoch: a new one, or the one of a checkpoint."""
         most = self.trainer.max_epochs or -1
         rule = RuleTrainer(max_epochs=most if most > 0 else 2**31, **self.trainer_options)
-        net: Any = deepcopy(uncompiled(self.net))
+        net: Any = deepcopy(self.net)
         saved = self.take_saved("run")
         if saved:
             net.load_state_dict(saved["start"])
@@ -192,7 +182,7 @@ class LitRule(LitModel):
         scores, norm, made = self(x), self.weight_norm(), torch.zeros(len(y), dtype=torch.bool)
         if weight is None or weight.any():
             labels = y.cpu() if is_sparse(x) else y
-            self.result = self.rule.learn_chunk(self.stream, uncompiled(self.net), x, labels, sample_weight=weight)
+            self.result = self.rule.learn_chunk(self.stream, self.net, x, labels, sample_weight=weight)
             made[self.result.log.mistakes.sample] = True
         self.measured("train", 0, scores, y, None, norm, made)
 
@@ -202,10 +192,8 @@ class LitRule(LitModel):
         try:
             self.rule.check_stream()
         except ValueError as error:
-            raise ValueError(
-                f"several batches are learned online, where {error}; or use one batch, as by batch_size='full'"
-            ) from None
-        self.stream, self.verdict = self.rule.new_stream(uncompiled(self.net)), None
+            raise ValueError(f"several batches are learned online, where {error}; or use batch_size='full'") from None
+        self.stream, self.verdict = self.rule.new_stream(self.net), None
         self.history = [EpochRecord(*record) for record in saved.get("history", ())]
         if saved:
             self.stream.load_state_dict(saved["stream"])
@@ -218,9 +206,7 @@ class LitRule(LitModel):
     # --- the end of an epoch, and of the run ---
 
     def end_epoch(self, stage: str, metric: Any) -> None:
-        """Note the wrong decisions of a validation; after an epoch of a stream, add it to the history and judge it."""
-        if stage == "val" and self.trainer_options["select"] == "best-validation":
-            self.wrong += gather((float(metric.errors), float(metric.samples)))
+        """Add an epoch of a stream to the history and judge it."""
         if stage != "train":
             return
         mistakes, norm = int(metric.mistakes), float(self.parameter_norm())
@@ -231,20 +217,18 @@ class LitRule(LitModel):
             self.verdict = Verdict.BUDGET
         self.trainer.should_stop |= self.verdict is not None
 
-    def on_validation_epoch_end(self) -> None:
-        """Record the error for ``"best-validation"``."""
-        super().on_validation_epoch_end()
-        history = [] if self.run is None or self.trainer.sanity_checking else self.run.history
-        if history and self.wrong and self.is_fitting():
-            wrong, count = map(sum, zip(*self.wrong, strict=True))
-            history[-1] = replace(history[-1], validation_error=wrong / count)
-        self.wrong = []
+    def log_once(self, values: Mapping[str, float], **options: Any) -> None:
+        """Log values of an epoch; record the error for ``"best-validation"``."""
+        super().log_once(values, **options)
+        known = self.run is not None and self.trainer_options["select"] == "best-validation" and self.is_fitting()
+        if self.run is not None and known and "error/val" in values:
+            self.run.history[-1] = replace(self.run.history[-1], validation_error=values["error/val"])
 
     def on_train_end(self) -> None:
         """Write the selected weights into the net; keep the result."""
         if self.run is not None and self.run.history:
             self.result = self.run.result()
-            self.result.write_to(uncompiled(self.net))
+            self.result.write_to(self.net)
         elif self.stream is not None and self.result is not None:
             self.result = replace(self.result, verdict=self.verdict or Verdict.BUDGET, history=tuple(self.history))
 
@@ -290,9 +274,6 @@ class LitRule(LitModel):
 
 def _same(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Return whether two batches are equal; nothing is read of tensors that share memory."""
-    stored = []  # tensors of each batch, of sparse samples those that they are made of
-    for x, *others in (one, other):
-        samples = [x.crow_indices(), x.col_indices(), x.values()] if is_sparse(x) else [x]
-        stored.append(samples + [each for each in others if each is not None])
-    pairs = zip_longest(*stored, fillvalue=torch.empty(0))
-    return all(a.shape == b.shape and (a.data_ptr() == b.data_ptr() or torch.equal(a, b)) for a, b in pairs)
+    parts = [[x.crow_indices(), x.col_indices(), x.values(), *r] if is_sparse(x) else [x, *r] for x, *r in (one, other)]
+    pairs = zip(*parts, strict=True)
+    return all(a is b or (a.data_ptr(), a.shape) == (b.data_ptr(), b.shape) or torch.equal(a, b) for a, b in pairs)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchperc._checks import check_int, is_sparse, require_packages
-from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning._pl import pl
 from torchperc.nn.heads import Head, RegressionHead
 
@@ -49,7 +47,7 @@ class Board(pl.Callback):
 
     def __init__(self, picture_every: int = 10) -> None:
         self.picture_every = check_int("picture_every", picture_every, at_least=0)
-        self._batches: list[tuple[Tensor, Tensor]] = []
+        self._batches: list[list[Tensor]] = []
         self._room, self._pictured, self._laid_out = SAMPLES, -1, False
         self._metrics: dict[str, Tensor] = {}
 
@@ -62,7 +60,7 @@ class Board(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the epoch as the x-axis."""
-        _log_step(pl_module, trainer.current_epoch + 1)
+        _log_step(trainer, pl_module, trainer.current_epoch + 1)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
@@ -70,9 +68,8 @@ class Board(pl.Callback):
         """Keep samples of the first epoch for the pictures."""
         parts = batch[:2] if isinstance(batch, tuple | list) and self._room > 0 else ()
         if len(parts) == 2 and all(isinstance(part, Tensor) and not is_sparse(part) for part in parts):
-            X, labels = (part[: self._room].detach().cpu() for part in parts)
-            self._batches.append((X, labels))
-            self._room -= len(labels)
+            self._batches.append([part[: self._room].detach().cpu() for part in parts])
+            self._room -= len(parts[1])
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *batch: Any) -> None:
         """Keep the steps made among the metrics, for names of checkpoints; logging them takes ten times as long."""
@@ -80,23 +77,22 @@ class Board(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log, after the first epoch, the charts of what is logged, and pictures."""
-        epoch, self._room = trainer.current_epoch + 1, 0
-        _log_step(pl_module, trainer.global_step, logger=False)
+        epoch, self._room, logged = trainer.current_epoch + 1, 0, {*trainer.callback_metrics}
+        _log_step(trainer, pl_module, trainer.global_step, logger=False)
         for board in [] if self._laid_out else _boards(trainer):
-            board.experiment.add_custom_scalars(charts_of(trainer.callback_metrics))
+            shown = ((part, {k: v for k, v in charts.items() if logged & {*v[1]}}) for part, charts in LAYOUT.items())
+            board.experiment.add_custom_scalars({part: charts for part, charts in shown if charts})
         self._laid_out = True
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the x-axis of validation while training."""
-        if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
-            _log_step(pl_module, trainer.current_epoch + 1)
+        _log_step(trainer, pl_module, trainer.current_epoch + 1)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Tell callbacks the steps made."""
-        if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
-            _log_step(pl_module, trainer.global_step, logger=False)
+        _log_step(trainer, pl_module, trainer.global_step, logger=False)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Log the last picture."""
@@ -109,34 +105,18 @@ class Board(pl.Callback):
         self._pictured, head = epoch, getattr(pl_module, "head", None)
         classifies = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
         if classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+            from torchperc.plots import DecisionRegionDisplay
+
+            X, y = map(torch.cat, zip(*self._batches, strict=True))
             for board in _boards(trainer):
-                board.experiment.add_figure("boundary", self._boundary(trainer, pl_module, epoch), epoch)
-
-    def _boundary(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> Any:
-        from torchperc.plots import DecisionRegionDisplay
-
-        X, y = (torch.cat(parts) for parts in zip(*self._batches, strict=True))
-        look: dict[str, Any] = {"title": f"epoch {epoch}"}
-        data = getattr(trainer, "datamodule", None)
-        if isinstance(data, PreparedData):  # whose features and classes have names
-            scaled = "" if data.scaler.kind == "none" else ", scaled"
-            look |= {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}
-        return DecisionRegionDisplay.from_model(pl_module, X, y, **look).figure_
+                figure = DecisionRegionDisplay.from_model(pl_module, X, y, title=f"epoch {epoch}").figure_
+                board.experiment.add_figure("boundary", figure, epoch)
 
 
-def charts_of(logged: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return the layout of the charts that show any of the logged metrics."""
-    names = set(logged)
-    found = {
-        title: {chart: lines for chart, lines in charts.items() if names.intersection(lines[1])}
-        for title, charts in LAYOUT.items()
-    }
-    return {title: charts for title, charts in found.items() if charts}
-
-
-def _log_step(module: pl.LightningModule, value: int, logger: bool | None = None) -> None:
+def _log_step(trainer: pl.Trainer, module: pl.LightningModule, value: int, logger: bool | None = None) -> None:
     """Log the metric "step", the x-axis of loggers; without a logger only callbacks see it, in place of the x-axis."""
-    module.log("step", float(value), on_step=False, on_epoch=True, batch_size=1, sync_dist=True, logger=logger)
+    if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
+        module.log("step", float(value), on_step=False, on_epoch=True, batch_size=1, sync_dist=True, logger=logger)
 
 
 def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from torchperc._checks import require_packages
 from torchperc.lightning._pl import pl
-from torchperc.lightning.callbacks import RandomState, SaveOnSignal, SetAside, StopOnDivergence
+from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import LAST, SafeCheckpointIO
 from torchperc.lightning.tensorboard import Board
 
@@ -44,13 +42,13 @@ def make_trainer(
     Args:
         folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
             resumes exactly: from the end of an epoch with any loader that draws by torch's global generator; from
-            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does. An earlier
-            run in the folder is moved to ``version_0``, ``version_1``, …, unless it is resumed.
+            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does. Give
+            each run a folder of its own: the checkpoint of an earlier run in it is replaced.
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary, see :class:`Board`.
         options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing. Under ``torchrun`` the number of
-            devices and nodes is that of its processes, and the strategy ``"ddp"``.
+            devices and nodes is that of its processes.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -60,19 +58,11 @@ def make_trainer(
         >>> lit.result.verdict.name, lit.result.mistakes
         ('SEPARATED', 18)
     """
-    return trainer_in(folder, max_epochs, [*callbacks, SetAside(folder)], picture_every, **options)
-
-
-def trainer_in(
-    folder: str | Path, max_epochs: int, callbacks: Sequence[pl.Callback], picture_every: int, **options: Any
-) -> pl.Trainer:
-    """Return the Trainer of :func:`make_trainer`, for a folder whose earlier runs the caller takes care of."""
     quiet()
     folder = Path(folder)
     if "logger" not in options:
         require_packages("make_trainer", "tensorboard")
-        board = pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False)
-        options["logger"] = board
+        options["logger"] = pl.loggers.TensorBoardLogger(folder.parent, folder.name, "", default_hp_metric=False)
     own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]
     if options.get("enable_checkpointing", True):
         last: dict[str, Any] = {"filename": Path(LAST).stem, "every_n_epochs": 1, "save_on_train_epoch_end": True}
@@ -80,12 +70,9 @@ def trainer_in(
         own += [after_epoch, SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {"accelerator": "auto", "devices": 1, "plugins": [SafeCheckpointIO()]}
     settings |= {"enable_model_summary": False, "log_every_n_steps": 1, "num_sanity_val_steps": 0, **options}
-    processes = int(os.environ.get("WORLD_SIZE", 1))
-    if processes > 1 and torch.distributed.is_torchelastic_launched():  # which a Trainer has to be told of
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # started by torchrun, of which a Trainer has to be told
         here = int(os.environ["LOCAL_WORLD_SIZE"])
-        launched = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
-        told = {name for name, value in options.items() if value != "auto" and (name, value) != ("num_nodes", 1)}
-        settings |= {name: value for name, value in launched.items() if name not in told}
+        settings |= {"devices": here, "num_nodes": int(os.environ["WORLD_SIZE"]) // here}
     return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **settings)
 
 

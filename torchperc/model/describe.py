@@ -46,7 +46,6 @@ _NOT_SAVED = "not saved"
 
 def described_net(net: nn.Module, nets: Mapping[str, type[nn.Module]] = NETS) -> Description:
     """Describe a net by class and arguments; by class alone if that cannot rebuild it."""
-    net = uncompiled(net)
     path = next((path for path, kind in nets.items() if type(net) is kind), None)
     if path is None or (path in NETS and why_not_described(net)):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
@@ -72,12 +71,6 @@ def why_not_described(net: object) -> str | None:
     return None
 
 
-def uncompiled(net: nn.Module) -> nn.Module:
-    """The net inside ``torch.compile(net)``; any other net as it is."""
-    inner = getattr(net, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else net
-
-
 def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module:
     """A net, or the one out of ``nets`` that a checkpoint describes, its weights yet to be loaded."""
     if isinstance(net, nn.Module):
@@ -86,8 +79,7 @@ def as_net(net: object, nets: Mapping[str, type[nn.Module]] = NETS) -> nn.Module
         raise TypeError(f"net must be a module that gives scores, found {type(net).__name__}")
     name, options = str(net.get("class_path")), net.get("init_args")
     if name not in nets or not isinstance(options, Mapping):
-        remedy = "pass your own, load_from_checkpoint(path, net=...)"
-        raise ValueError(f"net is a {name}, which a checkpoint cannot describe; {remedy}")
+        raise ValueError(f"net is a {name}, which a checkpoint cannot describe; load_from_checkpoint(path, net=...)")
     if (dtype := _DTYPES.get(str(options.get("dtype")))) is None:
         raise ValueError(f"net has dtype={options.get('dtype')!r}; choose one of {', '.join(_DTYPES)}")
     with torch.random.fork_rng(devices=[]):  # nn.Linear draws weights, which are replaced anyway
@@ -100,7 +92,7 @@ def described_factory(make: Callable[..., Any] | None) -> Description | str | No
         return None
     options: dict[str, Any] = {}
     if isinstance(make, partial):  # LightningCLI's are of a function of its own, with the class as its last argument
-        options, make = _plain_numbers(make.keywords), make.args[-1] if make.args else make.func
+        options, make = make.keywords, make.args[-1] if make.args else make.func
     path = next((path for path, kind in _FACTORIES.items() if kind is make), None)
     try:
         json.dumps(options)
@@ -112,7 +104,7 @@ def described_factory(make: Callable[..., Any] | None) -> Description | str | No
 def as_factory(name: str, make: object) -> Callable[..., Any] | None:
     """A function that makes an optimizer or a scheduler, or the one that a checkpoint describes."""
     if isinstance(make, partial):  # numbers of numpy would end up in the optimizer's state, which is saved, too
-        return partial(make, **_plain_numbers(make.keywords))
+        return partial(make, **{k: v.item() if isinstance(v, np.generic) else v for k, v in make.keywords.items()})
     if make is None or callable(make):
         return make
     if make == _NOT_SAVED:
@@ -121,7 +113,3 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
     if not isinstance(make, Mapping) or make.get("class_path") not in _FACTORIES:
         raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")
     return partial(_FACTORIES[make["class_path"]], **make.get("init_args", {}))
-
-
-def _plain_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import json
 import logging
@@ -21,7 +20,6 @@ from torchperc._checks import first_line, require_packages
 from torchperc._files import write_atomically
 from torchperc.model.model import FittedModel
 from torchperc.model.model_file import MODEL
-from torchperc.nn.modules import MLP
 
 _SAMPLES, _NUMBERS = 1000, 2**20  # of a check: rows, and numbers in all of them where rows are wide
 _OPSET = 18  # of 2022: runtimes from then on read the file
@@ -69,7 +67,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
     Example:
         >>> import torchperc as tp
-        >>> model = FittedModel.of(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
+        >>> model = FittedModel(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_exported(model, f"{folder}/model.pt2").samples
         ...     extra = {"torchperc.json": ""}
@@ -96,12 +94,12 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     score (1e-12 in float64).
 
     Args:
-        model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.
+        model: to write. An MLP of float64 with gelu or leaky_relu is refused, which onnxruntime has in float32 only.
         path: the file, in a folder that exists. A file of that name is replaced.
 
     Example:
         >>> import torchperc as tp
-        >>> model = FittedModel.of(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
+        >>> model = FittedModel(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_onnx(model, f"{folder}/model.onnx").samples
         1000
@@ -140,16 +138,12 @@ def _onnx_file(model: FittedModel) -> bytes:
 def _program(model: FittedModel, what: str) -> torch.export.ExportedProgram:
     """The model as a program of torch, for any number of samples; one that takes more than numbers is refused."""
     if not isinstance(model, FittedModel):
-        raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel.of(net, …) makes one")
+        raise TypeError(f"model must be a FittedModel, found {model!r}; FittedModel(net, …) makes one")
     if model.encoding is not None and model.encoding.text_columns:
         column = f"the model reads free text (column {model.encoding.text_columns[0]!r}), and {what} takes numbers only"
         raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
-    module = copy.deepcopy(model)
-    if isinstance(module.net, MLP) and module.net.activation_name == "leaky_relu":
-        slope = torch.tensor(0.01, dtype=model.dtype)  # ONNX's operator keeps its slope in float32
-        module.net.activation = lambda x: torch.maximum(x, slope * x)
     samples = torch.zeros(3, model.width, dtype=model.input_dtype)  # 0 and 1 samples would be special
-    return torch.export.export(module, (samples,), dynamic_shapes=_SHAPES)
+    return torch.export.export(model, (samples,), dynamic_shapes=_SHAPES)
 
 
 @contextlib.contextmanager
@@ -163,8 +157,8 @@ def _quiet() -> Iterator[None]:
 
 def _texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    target = {"target": model.target} if model.regression else {}
-    about = {"head": repr(model.head), "about": model.about, "torchperc": version("torchperc"), **target}
+    about: dict[str, Any] = {"head": repr(model.head), "about": model.about, "torchperc": version("torchperc")}
+    about |= {"target": model.target} if model.regression else {}
     return {"labels": list(model.labels), "features": list(model.names), **about}
 
 
@@ -179,7 +173,7 @@ def _write(model: FittedModel, path: str | Path, content: bytes, run: Callable[[
             off = float((ours[0].double() - theirs[0].double()).abs().max())
         if not off <= tolerance * reach:
             both = f"scores {theirs[0][:2].tolist()}, … and torch {ours[0][:2].tolist()}, …"
-            why = f"further apart than {tolerance} of the largest score, {reach:.3g}; train on scaled features"
+            why = f"further apart than {tolerance} of {reach:.3g}; train on scaled features or use a float32 net"
             raise ValueError(f"cannot write {path}: {who} gives {both}, {why}")
     own = () if model.regression else model.answers(theirs[0])[1:]  # the head on the file's own scores
     for mine, other in zip(own, theirs[1:], strict=False):

@@ -29,7 +29,7 @@ from torchperc.samples.checksummed import read_checksummed
 
 FORMAT = 3  # of the description in a file
 DESCRIPTION = "torchperc.model"  # its name among the file's texts
-_HEADS = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead, "regression": RegressionHead}
+_HEADS = {kind.__name__: kind for kind in (PerceptronHead, LMSHead, LogisticHead, RegressionHead)}
 _TEXTS = ("labels", "names", "about", "target")
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
@@ -75,16 +75,13 @@ class FittedModel(nn.Module):
         >>> X, y = tp.data.gate("AND")
         >>> net = tp.Perceptron(2)
         >>> _ = tp.RuleTrainer().fit(net, X, y)
-        >>> model = FittedModel.of(net, labels=("no", "yes"), names=("left", "right"))
+        >>> model = FittedModel(net, labels=("no", "yes"), names=("left", "right"))
         >>> model.predict([[0, 1], [1, 1]]), model.scores([[0, 1], [1, 1]])
         (['no', 'yes'], tensor([-2.,  1.]))
         >>> _ = tp.minimise(net, tp.RegressionHead(), [[0, 1], [1, 1], [2, 0]], [3.0, 5.0, 7.0])
-        >>> FittedModel.of(net, "regression").predict([[5, 5]])
+        >>> FittedModel(net, "regression").predict([[5, 5]])
         [13.0]
     """
-
-    regression: bool  # whether it predicts numbers rather than labels
-    width: int  # the number of features
 
     def __init__(
         self,
@@ -99,20 +96,27 @@ class FittedModel(nn.Module):
         target: str | None = None,
         target_scaler: Scaler | None = None,
     ) -> None:
-        _check_net(net)
+        if (reason := why_not_described(net)) is not None:
+            raise TypeError(f"{reason}; save other nets with save_safetensors")
+        dtypes = {str(parameter.dtype) for parameter in net.parameters()}
+        if dtypes not in ({"torch.float32"}, {"torch.float64"}):
+            found = ", ".join(sorted(dtypes))
+            raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
+        if bad := find_non_finite(net.named_parameters()):
+            raise ValueError(f"training of the net did not finish: {bad}, and weights must be finite; train it again")
         super().__init__()
         self.net = copy.deepcopy(net).cpu().requires_grad_(False)
         self.head: Head = head_by_name(head) if isinstance(head, str) else head
         self.regression, self.width = isinstance(self.head, RegressionHead), int(self.net.in_features)  # type: ignore[arg-type]
         self.scaler, self.encoding, self.target_scaler = scaler, encoding, target_scaler
         self.target = encoding.target if target is None and encoding is not None else target
-        self.about = dict(about or {})
+        self.about = {str(name): str(text) for name, text in (about or {}).items()}
         scores = int(getattr(net, "num_classes", 0) or getattr(net, "out_features", 1))
         if labels is None and not self.regression:
             many = range(scores) if scores > 1 else ("-1", "+1")
             labels = many if encoding is None else encoding.labels
         if names is None:
-            names = _numbered(self.width) if encoding is None else encoding.feature_names
+            names = [f"x{j + 1}" for j in range(self.width)] if encoding is None else encoding.feature_names
         self.labels, self.names = (tuple(map(_text, () if texts is None else texts)) for texts in (labels, names))
         self._check(scores)
         means = None if encoding is None else encoding.imputed_values
@@ -124,28 +128,19 @@ class FittedModel(nn.Module):
     def _check(self, scores: int) -> None:
         """Refuse parts that do not belong together."""
         if type(self.head) not in _HEADS.values():
-            raise TypeError(f"head must be one of {', '.join(_HEADS)}, found {self.head!r}; give a head")
+            raise TypeError(f"head must be perceptron, lms, logistic or regression, found {self.head!r}; give one")
         if self.regression and scores != 1:
             raise ValueError(f"net has {scores} outputs, but a RegressionHead needs one; use nn.Linear(d, 1)")
         classes, target = (0, 1) if self.regression else (max(2, scores), 0)
         encoded = None if self.encoding is None else self.encoding.feature_names
-        sizes = {"names": (self.names, self.width), "labels": (self.labels, classes), "encoding": (encoded, self.width)}
-        for name, needed in (("scaler", self.width), ("target_scaler", target)):
-            scaler = getattr(self, name)
-            sizes[name] = (scaler and scaler.shift, needed)
+        sizes: dict[str, Any] = {"names": (self.names, self.width), "labels": (self.labels, classes)}
+        sizes |= {"encoding": (encoded, self.width), "scaler": (self.scaler and self.scaler.shift, self.width)}
+        sizes["target_scaler"] = (self.target_scaler and self.target_scaler.shift, target)
         for name, (part, needed) in sizes.items():
             if part is not None and len(part) != needed:
                 raise ValueError(f"{name} is for {len(part)}, but net and head need {needed}; use those of one run")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
-        for name, text in self.about.items():
-            if not isinstance(name, str) or not isinstance(text, str):
-                raise TypeError(f"about must map str to str, found {name!r}: {text!r}; write str(...) around it")
-
-    @classmethod
-    def of(cls, net: nn.Module, head: Head | str = "perceptron", **parts: Any) -> FittedModel:
-        """The model of a trained net; all arguments are those of the class."""
-        return cls(net, head, **parts)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -163,7 +158,7 @@ class FittedModel(nn.Module):
 
         Example:
             >>> import torchperc as tp
-            >>> FittedModel.of(tp.Perceptron(1), "logistic").outputs([[3.0]])
+            >>> FittedModel(tp.Perceptron(1), "logistic").outputs([[3.0]])
             Outputs(scores=tensor([0.]), label=tensor([1]), probabilities=tensor([[0.5000, 0.5000]]))
         """
         return self.answers(scores_of(self.net, self._scaled_features(self._by_name(X))))
@@ -177,11 +172,11 @@ class FittedModel(nn.Module):
 
         Example:
             >>> import torchperc as tp
-            >>> FittedModel.of(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
+            >>> FittedModel(tp.Perceptron(2), "logistic")(torch.zeros(1, 2))
             (tensor([0.]), tensor([1]), tensor([[0.5000, 0.5000]]))
         """
         filled = torch.where(X.isnan(), self.means, X.double())
-        said = self.answers(self.net(self._scaled(filled).to(self.dtype)))
+        said = self.answers(self.net(((filled - self.shift) / self.scale).to(self.dtype)))
         if said.label is not None:
             said = said._replace(label=said.label.masked_fill(filled.isnan().any(1), -1))
         return tuple(value for value in said if value is not None)
@@ -196,9 +191,6 @@ class FittedModel(nn.Module):
             chances = scores.softmax(-1) if many else torch.stack([-scores, scores], -1).sigmoid()
         return Outputs(scores, decided if many else (decided + 1) // 2, chances)
 
-    def _scaled(self, X: Tensor) -> Tensor:
-        return (X.double() - self.shift) / self.scale
-
     def scores(self, X: Data) -> Tensor:
         """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts; of a regression the predictions."""
         return self.outputs(X).scores
@@ -208,18 +200,10 @@ class FittedModel(nn.Module):
         found = self.outputs(X)
         return found.scores.tolist() if found.label is None else [self.labels[k] for k in found.label.tolist()]
 
-    def probabilities(self, X: Data) -> Tensor | None:
-        """The probability of each label, (N, K), or (N, 2) with two; ``None`` unless the head is logistic."""
-        return self.outputs(X).probabilities
-
     def _by_name(self, X: Data) -> Data:
         """The features of a frame or of a list of dicts; all else as it is."""
-        frame = hasattr(X, "columns") and hasattr(X, "iloc")
-        if not frame and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
+        if not hasattr(X, "iloc") and not (isinstance(X, list) and X and isinstance(X[0], Mapping)):
             return X
-        unnamed = self.encoding is None and self.names == _numbered(self.width)
-        if unnamed and frame and not {*self.names} <= {*map(str, X.columns)}:
-            return X.to_numpy()
         encoding = self.encoding or TableEncoder(tuple(map(Column, self.names)), None, self.labels)
         return encoding.transform(X)
 
@@ -229,7 +213,7 @@ class FittedModel(nn.Module):
             kind: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
             given = convert.features(X, width=self.width, finite=False, **kind)
             given = convert.features(given if self.encoding is None else self.encoding.impute(given), **kind)
-            return convert.features(self._scaled(given), dtype=self.dtype, convert=True)
+            return convert.features((given - self.shift) / self.scale, dtype=self.dtype, convert=True)
         if self.means.dim() and X.shape[1] == self.width:  # which is imputed
             X = as_csr(X).copy()
             X.data = np.where(np.isnan(X.data), self.means.numpy()[X.indices], X.data)
@@ -256,16 +240,16 @@ class FittedModel(nn.Module):
         Example:
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     FittedModel.of(nn.Linear(2, 1), labels=("no", "yes")).save(f"{folder}/weights.safetensors")
+            ...     FittedModel(nn.Linear(2, 1), labels=("no", "yes")).save(f"{folder}/weights.safetensors")
             ...     FittedModel.load(folder).labels
             ('no', 'yes')
         """
-        kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
         state = {"format": FORMAT, "torchperc": version("torchperc"), "net": described_net(self.net)}
-        state |= {"head": {"kind": kind, **asdict(self.head)}} | {name: getattr(self, name) for name in _TEXTS}
-        for name in ("scaler", "target_scaler"):
-            state[name] = None if getattr(self, name) is None else getattr(self, name).state()
-        state["encoding"] = None if self.encoding is None else self.encoding.to_json()
+        state["head"] = {"kind": type(self.head).__name__, **asdict(self.head)}
+        state |= {name: getattr(self, name) for name in _TEXTS}
+        scalers = {"scaler": self.scaler, "target_scaler": self.target_scaler}
+        state |= {name: scaler and scaler.state() for name, scaler in scalers.items()}
+        state["encoding"] = self.encoding and self.encoding.to_json()
         save_safetensors(self.net, path, {DESCRIPTION: json.dumps(state, allow_nan=False)})
 
     @classmethod
@@ -290,11 +274,10 @@ class FittedModel(nn.Module):
             net.to_empty(device="cpu").load_state_dict(tensors)
             kind = state["head"].pop("kind")
             head = _HEADS[check_choice("head", kind, tuple(_HEADS))](**state["head"])
-            parts = {name: state[name] for name in ("encoding", "scaler", "target_scaler")}
-            for name, part in parts.items():
-                make: Any = TableEncoder.from_json if name == "encoding" else Scaler.from_state
-                parts[name] = None if part is None else make(part)
-            return cls(net, head, **parts, **{name: state[name] for name in _TEXTS})
+            parts: dict[str, Any] = {name: state[name] for name in _TEXTS}
+            parts |= {name: state[name] and Scaler.from_state(state[name]) for name in ("scaler", "target_scaler")}
+            parts["encoding"] = state["encoding"] and TableEncoder.from_json(state["encoding"])
+            return cls(net, head, **parts)
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} is not a usable model: {what}; learn or export it again") from None
@@ -305,22 +288,6 @@ def _buffers(scaler: Scaler | None) -> list[nn.Buffer]:
     return [nn.Buffer(torch.as_tensor(value, dtype=torch.float64)) for value in values]
 
 
-def _numbered(width: int) -> tuple[str, ...]:
-    return tuple(f"x{j + 1}" for j in range(width))
-
-
 def _text(label: object) -> str:
     value = label.item() if isinstance(label, np.generic | Tensor) else label
     return shortest(value) if isinstance(value, float) else str(value)
-
-
-def _check_net(net: nn.Module) -> None:
-    """Refuse a net that could not be made again from a description."""
-    if (reason := why_not_described(net)) is not None:
-        raise TypeError(f"{reason}; save other nets with save_safetensors")
-    dtypes = {str(parameter.dtype) for parameter in net.parameters()}
-    if dtypes not in ({"torch.float32"}, {"torch.float64"}):
-        found = ", ".join(sorted(dtypes))
-        raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
-    if bad := find_non_finite(net.named_parameters()):
-        raise ValueError(f"training of the net did not finish: {bad}, and weights must be finite; train it again")

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 from torchperc._checks import find_non_finite
 from torchperc.samples.checksummed import RESERVED, read_checksummed, write_checksummed
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-else:
-    torch = lazy_loader.load("torch")
+    from torch import Tensor, nn
 
 MODEL = "weights.safetensors"  # the name of the model's file in the folder of a run
 
@@ -49,7 +44,7 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
 
     Example:
         >>> import tempfile
-        >>> import torchperc as tp
+        >>> import torch, torchperc as tp
         >>> net, linear = tp.Perceptron(2, init="normal", seed=0), torch.nn.Linear(2, 1)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_safetensors(net, f"{folder}/net.safetensors", {"trained on": "AND"})
@@ -58,11 +53,8 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
         >>> torch.equal(linear.weight, net.weight)
         True
     """
-    tensors = {}
-    for name, value in net.state_dict().items():
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; use tensors only")
-        tensors[name] = value.detach().to("cpu", copy=True).contiguous()  # safetensors refuses tied weights
+    state = net.state_dict().items()  # which is copied, as safetensors refuses tied weights
+    tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in state}
     for name, text in (metadata or {}).items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
@@ -81,15 +73,16 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
     """
     tensors, metadata, _ = read_checksummed(path)
     if differences := size_differences(tensors, net.state_dict()):
-        remedy = "load it into a net of the sizes and dtype it was saved from"
-        raise ValueError(f"{path} does not fit {type(net).__name__}: {differences}; {remedy}")
+        raise ValueError(
+            f"{path} does not fit {type(net).__name__}: {differences}; load it into a net like that it is of"
+        )
     if found := find_non_finite(tensors.items()):
         raise ValueError(f"cannot load {path}: {found}, and weights must be finite; use another file")
     net.load_state_dict(tensors)
     return metadata
 
 
-def size_differences(held: Mapping[str, torch.Tensor], needed: Mapping[str, torch.Tensor]) -> str:
+def size_differences(held: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> str:
     """List differences in name, shape or dtype between a file's tensors and a net's."""
     file, net = (
         {name: f"{tuple(each.shape)} {each.dtype}" for name, each in found.items()} for found in (held, needed)

@@ -133,8 +133,6 @@ def _data(data: PreparedData | None, more: Rows, names: Sequence[str], counts: S
         return Section("Data", blocks)
     known = {**data.settings, **data.options, "task": data.task, "options": None}
     known |= {name: getattr(data, name, None) for name in ("batch_size", "order")}
-    if data.task == "classification":
-        del known["scale_target"]
     about = [(name, str(value)) for name, value in known.items() if value is not None]
     return Section("Data", [Table(("what", "value"), [*about, *more]), *blocks])
 

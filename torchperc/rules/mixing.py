@@ -33,11 +33,8 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     """
     size = os.environ.get("WORLD_SIZE", "1")
     if process_group.rank_and_size()[1] == 1 and size.isdigit() and int(size) > 1:
-        raise ValueError(
-            f"WORLD_SIZE={size}, but this process has no process group, so each would train by itself; call "
-            "torch.distributed.init_process_group() first"
-        )
-
+        alone = f"WORLD_SIZE={size}, but this process has no process group, so each would train by itself"
+        raise ValueError(f"{alone}; call torch.distributed.init_process_group() first")
     if isinstance(net, JointPerceptron):
         raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
 
@@ -121,9 +118,8 @@ class MixedRun(RuleRun):
         """Return the log of all processes; a collective call."""
         problem = self.problem
         own = Mistakes.joined(self._found).moved(self._samples_before, 0)
-        y, weights, *columns = (
-            np.concatenate(self._gather(values)) for values in (problem.y, problem.sample_weight, *own)
-        )
+        given = (problem.y, problem.sample_weight, *own)
+        y, weights, *columns = (np.concatenate(self._gather(values)) for values in given)
         order = columns[1].argsort()
         made = Mistakes(*(column[order] for column in columns))
         elsewhere = process_group.rank_and_size()[1] > 1
@@ -184,7 +180,4 @@ class _Elsewhere:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise ValueError(
-            "this process has only a shard of the samples; use log.bind(X, y) with the samples of all processes, "
-            "in rank order"
-        )
+        raise ValueError("this process has only a shard of the samples; use log.bind(X, y) with all, in rank order")

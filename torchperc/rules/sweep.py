@@ -71,10 +71,8 @@ class Sweep:
     def __repr__(self) -> str:
         separated = sum(verdict is Verdict.SEPARATED for verdict in self.verdicts)
         low, middle, high = (int(self.mistakes.double().quantile(q)) for q in (0.0, 0.5, 1.0))
-        return (
-            f"Sweep({len(self)} runs, {separated} separated; mistakes {low} to {high}, median {middle}; "
-            f"bound {self.bound:.0f})"
-        )
+        mistakes = f"mistakes {low} to {high}, median {middle}; bound {self.bound:.0f}"
+        return f"Sweep({len(self)} runs, {separated} separated; {mistakes})"
 
     @property
     def gamma(self) -> float:
@@ -155,10 +153,8 @@ def sweep(
     runs = [(Member(number, seed, rate, m), order) for (number, seed, order), rate, m in choices]
     if not runs:
         raise ValueError("orders, seeds, lr and margin must not be empty")
-    trainers = tuple(
-        RuleTrainer(max_epochs, m.lr, tie, bias_step, order, seed=m.seed or 0, margin=m.margin, rule=rule)
-        for m, order in runs
-    )
+    make = partial(RuleTrainer, max_epochs, tie=tie, bias_step=bias_step, rule=rule)
+    trainers = tuple(make(m.lr, order=order, seed=m.seed or 0, margin=m.margin) for m, order in runs)
     problem, _, ids = trainers[0].problem_for(zero_net(rows, num_classes), rows, labels, None, None, 1.0)
     run = partial(_run, problem=problem)
     if n_jobs is None:
@@ -180,8 +176,7 @@ def _run(trainer: RuleTrainer, problem: Problem) -> tuple[int, int, Verdict, Ten
     """Return mistakes, epochs, verdict, weight, bias and margin of one member."""
     net = zero_net(problem.samples, problem.num_classes)
     result = trainer.fit(net, problem.samples, problem.y)
-    assert net.bias is not None
-    weights = Weights(net.weight.detach(), net.bias.detach())
+    weights = Weights(*(values.detach() for values in net.parameters()))
     norm = problem.norm(weights)
     margin = float(problem.functional_margins(weights).min()) / norm if norm else 0.0
     return result.mistakes, result.epochs, result.verdict, *weights, margin

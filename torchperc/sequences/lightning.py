@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchperc._checks import check_sample_weight
 from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import EpochMetric
-from torchperc.model.describe import NETS, uncompiled
+from torchperc.model.describe import NETS
 from torchperc.sequences.chain import ChainPerceptron, StructuredPerceptronLoss, best_tags
 from torchperc.sequences.sequences import PAD, PaddedSequences
 
@@ -78,7 +78,7 @@ class LitTagger(LitDescent):
     ) -> None:
         super().__init__(net, "perceptron", lr, "batch", optimizer, scheduler, interval, monitor)
         self.criterion = StructuredPerceptronLoss("none", margin)
-        if isinstance(uncompiled(self.net), tuple(NETS.values())):
+        if isinstance(self.net, tuple(NETS.values())):
             raise TypeError(f"net must give ChainScores, found {type(self.net).__name__}; use LitClassifier")
         self.save_hyperparameters({"margin": margin})
         self.save_arguments()

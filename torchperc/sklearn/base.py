@@ -229,7 +229,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """
         self._check_linear()
         names, labels = getattr(self, "feature_names_in_", None), getattr(self, "classes_", None)
-        return FittedModel.of(self.net_, self._head, labels=labels, names=names)
+        return FittedModel(self.net_, self._head, labels=labels, names=names)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
