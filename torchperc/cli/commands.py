@@ -286,9 +286,8 @@ def xor(
         built = [tp.rules.build(X, y, method, seed=seed) for seed in range(seeds)]
         units, right = [each.net.units for each in built], 100 * sum(not each.errors for each in built) / seeds
         pictures["steps.png"] = tp.plots.PathDisplay.from_build(built[0], X, y, names=("x₁", "x₂")).figure_
-        rows.append(
-            (method, f"{right:.1f}", f"{min(units)}–{max(units)}", f"{sum(each.updates for each in built) / seeds:.1f}")
-        )
+        updates = sum(each.updates for each in built) / seeds
+        rows.append((method, f"{right:.1f}", f"{min(units)}–{max(units)}", f"{updates:.1f}"))
     for width, name in dict.fromkeys(product(hidden, activation)):
         result = train(range(seeds), width, name, steps=steps)
         pictures[f"curves-{width}-{name}.png"] = plot_curves(result)

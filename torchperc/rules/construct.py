@@ -122,9 +122,10 @@ def build(
         pair = f"X[{i}] and X[{j}] are equal, but y is {labels[i]} and {labels[j]}"
         raise ValueError(f"{pair}; {len(mixed)} samples contradict one another, leave them out")
     units = _Units(samples, labels, most, epochs, random)
+    grow = {"tower": units.tower(1), "pyramid": units.tower(most), "madaline": units.madaline(width)}
     steps, before, reason = list[BuildStep](), units.all, ""
     try:
-        for role, weight in units.madaline(width) if method == "madaline" else getattr(units, method)():
+        for role, weight in {**grow, "upstart": units.upstart(), "tiling": units.tiling()}[method]:
             net = ThresholdNet(samples.shape[1], len(weight), quadratic=units.quadratic, dtype=torch.float64)
             net.load_state_dict({"weight": weight[:, 1:-1], "bias": weight[:, 0]})
             wrong = torch.nonzero(net.predict(samples) != labels)[:, 0]
@@ -187,10 +188,8 @@ class _Units:
             said = decide(seen @ weight)[rows]
             return bool(said.min() < said.max()) if allowed is None else int((said != labels).sum()) <= allowed
 
-        self.made = None, False
-        if labels.min() == labels.max():
-            weight[0] = labels[0]
-        else:
+        weight[0], self.made = labels[0], (None, False)
+        if labels.min() < labels.max():
             seed = int(torch.randint(2**31, (), generator=self.random))
             trainer, net = RuleTrainer(self.epochs, order="shuffled", seed=seed), Perceptron(len(columns) - 1)
             part = torch.zeros(len(targets)).index_fill(0, rows, 1)
@@ -209,15 +208,11 @@ class _Units:
         self.seen = torch.cat((self.seen, decide(seen @ weight)[:, None]), 1)
         return self.seen.shape[1] - 1
 
-    def tower(self, height: int = 1) -> Iterator[tuple[str, Tensor]]:
+    def tower(self, height: int) -> Iterator[tuple[str, Tensor]]:
         """Add units that see the inputs and the last ``height`` units."""
         while True:
             self.add(self.y, self.all, self.errors - 1, range(self.first, self.seen.shape[1])[-height:])
             yield f"unit {len(self.weight)}", self.weight
-
-    def pyramid(self) -> Iterator[tuple[str, Tensor]]:
-        """Add units that see the inputs and all units."""
-        return self.tower(self.most)
 
     def upstart(self) -> Iterator[tuple[str, Tensor]]:
         """Add daughters, each for samples on which her mother says the same and is wrong on some."""
