@@ -57,13 +57,17 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
 
 def built(name: str, method: str, seed: int, folder: Path, quick: bool) -> tp.rules.BuildResult:
     """Build one net; the first seed of each method has an event file."""
-    (X, y), log = samples(name, seed, quick), None
+    X, y = samples(name, seed, quick)
+    hidden = X.shape[1] if method == "madaline" else None
+    made = tp.rules.build(X, y, method, hidden=hidden, max_epochs=30 if name == "spirals" else 100, seed=seed)
     if seed == 0:
         for old in (folder / name / method).glob("events.out.tfevents.*"):
             old.unlink()  # TensorBoard would draw this run over the last one
         log = TensorBoardLogger(folder, name=name, version=method, default_hp_metric=False)
-    hidden = X.shape[1] if method == "madaline" else None
-    return tp.rules.build(X, y, method, hidden=hidden, max_epochs=30 if name == "spirals" else 100, seed=seed, log=log)
+        for number, step in enumerate(made.steps, 1):
+            log.log_metrics({"error/train": step.errors / len(y)}, number)
+        log.finalize("success")
+    return made
 
 
 def samples(name: str, seed: int, quick: bool) -> Samples:
@@ -107,10 +111,8 @@ def save_pictures(folder: Path, results: dict[tuple[str, str], list[tp.rules.Bui
     """The plane after each unit: XOR by upstart, the spirals by pyramid."""
     save(
         folder,
-        xor=tp.plots.BuildDisplay.from_result(
-            results["parity-2", "upstart"][0], *samples("parity-2", 0, quick)
-        ).figure_,
-        spirals=tp.plots.BuildDisplay.from_result(
+        xor=tp.plots.PathDisplay.from_build(results["parity-2", "upstart"][0], *samples("parity-2", 0, quick)).figure_,
+        spirals=tp.plots.PathDisplay.from_build(
             results["spirals", "pyramid"][0], *samples("spirals", 0, quick)
         ).figure_,
     )

@@ -6,7 +6,6 @@ from itertools import combinations, pairwise
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from matplotlib.axes import Axes
@@ -18,7 +17,6 @@ from PIL import Image, ImageSequence
 from refusals import refusals
 from scipy.sparse import csr_array
 from sklearn.datasets import make_circles
-from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import confusion_matrix
 from torch import nn
@@ -470,28 +468,6 @@ def test_residuals_have_the_figures_of_scikit_learn():
     assert plots.ResidualDisplay.from_predictions(np.zeros(6000), rng.normal(size=6000)).points_.get_rasterized()
 
 
-def regressors():
-    net, column = tp.Perceptron(2), torch.nn.Linear(2, 1, dtype=torch.float64)
-    tp.minimise(net, tp.RegressionHead(), SAMPLES.astype(np.float32), TARGETS)
-    tp.minimise(column, tp.RegressionHead(), SAMPLES, TARGETS)
-    fitted = LinearRegression().fit(SAMPLES, TARGETS)
-    sparse = tp.sklearn.LMSRegressor(update="optimum").fit(csr_array(SAMPLES), TARGETS)
-    return {
-        "ours": (sparse, csr_array(SAMPLES)), "scikit-learn": (fitted, SAMPLES), "function": (fitted.predict, SAMPLES),
-        "net": (net, SAMPLES), "column": (column, SAMPLES), "module": (tp.lightning.LitRegressor(column), SAMPLES),
-    }  # fmt: skip
-
-
-def test_residuals_of_every_kind_of_regressor():
-    for name, (model, X) in regressors().items():
-        display = plots.ResidualDisplay.from_estimator(model, X, TARGETS)
-        np.testing.assert_allclose(display.predicted, BEST, rtol=1e-5 if name == "net" else 1e-10)
-    frame = pd.DataFrame(SAMPLES, columns=["height", "age"])  # is passed on as it is
-    forest = RandomForestRegressor(3, random_state=0).fit(frame, TARGETS)
-    display = plots.ResidualDisplay.from_estimator(forest, frame, TARGETS)
-    np.testing.assert_array_equal(display.predicted, forest.predict(frame))
-
-
 def test_xor_is_lifted_until_a_plane_separates(monkeypatch):
     surfaces, real = [], Axes3D.plot_surface
     monkeypatch.setattr(Axes3D, "plot_surface", lambda ax, *xyz, **look: surfaces.append(xyz) or real(ax, *xyz, **look))
@@ -671,8 +647,6 @@ test_wrong_arguments_are_named = refusals(
     (lambda: plots.ConfusionDisplay.from_predictions(["a"], ["b"], ("a", "c")), r"labels=\('a', 'c'\).*'b'"),
     (lambda: plots.ResidualDisplay.from_predictions([], []), "y is empty"),
     (lambda: plots.ResidualDisplay.from_predictions(TARGETS, BEST[1:]), "predicted has 29 values for 30"),
-    (lambda: plots.ResidualDisplay.from_estimator(3, SAMPLES, TARGETS), "estimator .*found int"),
-    (lambda: plots.ResidualDisplay.from_estimator(nn.Linear(2, 2), SAMPLES, TARGETS), "one dimension"),
     (lambda: plots.LiftedDisplay.from_data(*AND, "cube"), "feature='cube'"),
     (lambda: plots.LiftedDisplay.from_data(*XOR, ax=list(Figure().subplots(1, 2))), "axes must be in three dimensions"),
     (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X), "feature must map"),
@@ -740,7 +714,7 @@ def run():
 
 
 def built(X, y):
-    return plots.BuildDisplay.from_result(tp.rules.build(X, y, max_epochs=1), X, y)
+    return plots.PathDisplay.from_build(tp.rules.build(X, y, max_epochs=1), X, y)
 
 
 CASES = {

@@ -1,7 +1,6 @@
 """Networks built by the rule: theorems on random sets, nets against a plain loop, and what is said where nothing helps."""
 
 import copy
-import io
 import itertools
 import math
 
@@ -79,10 +78,9 @@ def test_the_steps_say_who_corrected_what_with_every_log(method):
         if step.result is not None:
             assert step.result.select == "pocket"
             assert step.result.mistakes == len(step.result.log) > 0
-            states = step.result.log.errors()
-            chosen = step.result.predict(step.result.log.problem.samples.dense())
-            weights = step.result.log.sample_weight
-            assert (weights @ (chosen != step.result.log.y).double()).item() == states.min()
+            log = step.result.log
+            chosen = step.result.predict(log.problem.samples.dense())
+            assert (log.sample_weight @ (chosen != log.y).double()).item() == log.errors().min()
     assert right.all()
     assert result.updates == sum(step.result.mistakes for step in result.steps if step.result is not None)
 
@@ -92,9 +90,8 @@ def test_the_steps_say_who_corrected_what_with_every_log(method):
 def test_parity_takes_no_more_units_than_are_known_to_suffice(method, n):
     X, y = tp.data.gate(f"parity-{n}")
     expected = {"tower": n // 2 + 1, "pyramid": n // 2 + 1, "upstart": n, "tiling": n + 1}
-    result = build(2 * X - 1, y, method)
-    assert result.net.units == expected[method]
-    assert not result.net.quadratic  # corners of a cube need no ‖x‖²
+    net = build(2 * X - 1, y, method).net
+    assert (net.units, net.quadratic) == (expected[method], False)  # corners of a cube need no ‖x‖²
 
 
 def test_a_daughter_sees_only_where_her_mother_says_the_same():
@@ -125,16 +122,12 @@ def test_layers_of_a_tiling_see_the_layer_before_them_only():
         assert len({row for row, _ in kinds}) == len(kinds)
 
 
-# --- MADALINE Rule II ---
-
-
 def test_madaline_keeps_its_shape_and_the_best_epoch():
     solved = 0
     for seed in range(20):
         result = build(*XOR, "madaline", hidden=4, seed=seed, max_epochs=40)
         assert result.net.units == 5
-        assert not result.net.weight[:4, 2:].any()
-        assert not result.net.weight[4, :2].any()
+        assert not result.net.weight[:4, 2:].any() | result.net.weight[4, :2].any()
         assert result.errors == min(step.errors for step in result.steps)
         assert result.errors == int((result.net.predict(XOR[0]) != XOR[1]).sum())
         assert bool(result.reason) == (result.errors > 0)
@@ -152,7 +145,7 @@ def test_madaline_turns_what_a_plain_loop_turns():
     sign = lambda value: 1.0 if value >= 0 else -1.0  # noqa: E731
     for step in result.steps:
         for i in torch.randperm(8, generator=generator).tolist():
-            x, scores = [1.0, *X[i].tolist()], []
+            x = [1.0, *X[i].tolist()]
             scores = [dot(w, x) for w in hidden]
             said = [1.0, *map(sign, scores)]
             if sign(dot(last, said)) == y[i]:
@@ -161,9 +154,8 @@ def test_madaline_turns_what_a_plain_loop_turns():
             for turned in [*itertools.combinations(order, 1), *itertools.combinations(order, 2)]:
                 if sign(dot(last, [v * (-1 if k - 1 in turned else 1) for k, v in enumerate(said)])) == y[i]:
                     for k in turned:
-                        hidden[k] = [
-                            w + (-sign(scores[k]) - scores[k]) / 4 * v for w, v in zip(hidden[k], x, strict=True)
-                        ]
+                        move = (-sign(scores[k]) - scores[k]) / 4
+                        hidden[k] = [w + move * v for w, v in zip(hidden[k], x, strict=True)]
                     break
             else:
                 score = dot(last, said)
@@ -172,9 +164,6 @@ def test_madaline_turns_what_a_plain_loop_turns():
         np.testing.assert_allclose(there[0][:3, :3], [row[1:] for row in hidden], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(there[0][3, 3:], last[1:], rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(there[1], [*(row[0] for row in hidden), last[0]], rtol=1e-12, atol=1e-12)
-
-
-# --- the net ---
 
 
 @pytest.mark.parametrize("quadratic", [False, True])
@@ -188,11 +177,6 @@ def test_a_net_is_a_plain_loop(quadratic):
     assert net(X).tolist() == scores
     assert net.predict(X).tolist() == [row[-1] for row in said]
     assert net(X.reshape(5, 12, 3)).shape == (5, 12)
-    file = io.BytesIO()
-    torch.save(net.state_dict(), file)
-    again = tp.nn.ThresholdNet(3, 5, quadratic=quadratic, dtype=torch.float64)
-    again.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
-    assert torch.equal(again(X), net(X))
 
 
 @pytest.mark.gpu
@@ -202,8 +186,7 @@ def test_on_a_device(device):
     assert there.net.weight.device.type == device
     assert torch.equal(there.net.weight.cpu(), here.net.weight)
     assert torch.equal(there.net.predict(X.to(device)).cpu(), y)
-    moved = copy.deepcopy(here.net).to(device)
-    assert torch.equal(moved(X.to(device)).cpu(), here.net(X))
+    assert torch.equal(copy.deepcopy(here.net).to(device)(X.to(device)).cpu(), here.net(X))
 
 
 @pytest.mark.parametrize("method", ["upstart", "pyramid"])
@@ -223,25 +206,25 @@ def test_models_and_exported_files(tmp_path, method):
 # --- logs and pictures ---
 
 
-def test_a_function_and_loggers_see_the_errors(tmp_path):
+def test_a_function_sees_the_errors_and_so_does_tensorboard(tmp_path):
     seen = []
     result = build(*XOR, "tiling", log=lambda number, errors: seen.append((number, errors)))
     assert seen == [(number, step.errors) for number, step in enumerate(result.steps, 1)]
-    build(*XOR, "tiling", log=pl.loggers.TensorBoardLogger(tmp_path, name="tb", version=""))
+    logger = pl.loggers.TensorBoardLogger(tmp_path, name="tb", version="")
+    build(*XOR, "tiling", log=lambda number, errors: logger.log_metrics({"error/train": errors / 4}, number))
+    logger.finalize("success")
     assert board(tmp_path)["error/train"] == [(number, errors / 4) for number, errors in seen]
-    build(*XOR, "tiling", log=pl.loggers.CSVLogger(tmp_path / "csv", name="", version=""))
-    assert "error/train" in next((tmp_path / "csv").rglob("metrics.csv")).read_text()
 
 
 def test_the_display_has_a_panel_for_each_step():
     X, y = points(3)
     result = build(X, y, "pyramid", max_epochs=20)
-    display = tp.plots.BuildDisplay.from_result(result, X, y, max_panels=3)
+    display = tp.plots.PathDisplay.from_build(result, X, y, max_panels=3)
     assert [axes.get_title() for axes in display.ax_][-1] == f"{len(result.steps)}: 0 wrong"
     ringed = display.ring_[-1].get_offsets().tolist()
     assert ringed == X[result.steps[-1].corrected].tolist()
     with pytest.raises(ValueError, match="X has 3 features"):
-        tp.plots.BuildDisplay.from_result(result, X[:, [0, 1, 0]], y)
+        tp.plots.PathDisplay.from_build(result, X[:, [0, 1, 0]], y)
 
 
 # --- where nothing helps, and bad input ---
@@ -249,27 +232,23 @@ def test_the_display_has_a_panel_for_each_step():
 
 @pytest.mark.parametrize("method", BUILT)
 def test_without_progress_the_net_so_far_is_returned(method):
-    X, y = torch.arange(6.0)[:, None], torch.tensor([1, -1, 1, -1, 1, -1])
-    stuck = build(X, y, method, quadratic=False, max_epochs=1)
+    X, y = torch.arange(6.0, dtype=torch.float64)[:, None], torch.tensor([1, -1, 1, -1, 1, -1])
+    stuck = build(1e9 + X, y, method, max_epochs=1)  # rounding hides how far points are from each other
     assert stuck.errors > 0
-    assert stuck.reason == "no unit was found that leaves fewer errors; use quadratic=True"
-    assert stuck.errors == int((stuck.net.predict(X) != y).sum())
+    assert stuck.reason == "no unit was found that leaves fewer errors; centre and scale X"
+    assert stuck.errors == int((stuck.net.predict(1e9 + X) != y).sum())
     assert build(X, y, method, max_epochs=1).errors == 0
     few = build(X, y, method, max_units=2, max_epochs=1)
-    assert few.reason == "max_units=2 is reached"
-    assert "errors; max_units=2 is reached)" in repr(few)
-    assert len(few.steps) == 2
+    assert (few.reason, len(few.steps)) == ("max_units=2 is reached", 2)
+    assert few.errors == min(step.errors for step in few.steps) > 0
 
 
-def test_bad_input_is_named(tmp_path):
+def test_bad_input_is_named():
     X, y = torch.tensor([[0.0, 1], [2, 3], [0, 1], [2, 3], [5, 5]]), torch.tensor([1, 1, -1, 1, 1])
     with pytest.raises(ValueError, match=r"X\[0\] and X\[2\] are equal, but y is 1 and -1; 2 samples contradict"):
         build(X, y, log=lambda *_: pytest.fail("building began"))
     for wrong, message in (
-        (
-            {"method": "towers"},
-            "method='towers' is unknown; choose one of 'tower', 'pyramid', 'upstart', 'tiling', 'mad",
-        ),
+        ({"method": "towers"}, "method='towers' is unknown; choose one of 'tower', 'pyramid', "),
         ({"hidden": 2}, "hidden=2 is for method='madaline'"),
         ({"method": "madaline", "max_units": 2}, "hidden=2 makes 3 units, but max_units=2"),
         ({"max_units": 0}, "max_units=0 must be at least 1"),
@@ -282,16 +261,16 @@ def test_bad_input_is_named(tmp_path):
             build(**{"X": XOR[0], "y": XOR[1], **wrong})
     with pytest.raises(TypeError, match="log must be a function of"):
         build(*XOR, log="runs")
-    net = tp.nn.ThresholdNet(2)
     with pytest.raises(TypeError, match="x is sparse"):
-        net(torch.eye(2).to_sparse())
+        tp.nn.ThresholdNet(2)(torch.eye(2).to_sparse())
     with pytest.raises(ValueError, match="units=0 must be at least 1"):
         tp.nn.ThresholdNet(2, 0)
 
 
 def test_the_command(call, refused, tmp_path):
-    code, out, _ = call("xor", "--method", "upstart", "--seeds", 3, "--inputs=-1/+1", "--out", tmp_path)
-    assert code == 0
-    assert "upstart  100.0" in out
-    assert {path.name for path in tmp_path.iterdir()} == {"steps.png", "results.json"}
-    assert "--hidden 3 is for --method gradient" in refused("xor", "--method", "tower", "--hidden", 3)
+    code, out, _ = call("xor", "--method", "upstart", "--seeds", 3, "--out", tmp_path)
+    assert (code, "upstart  100.0" in out) == (0, True)
+    assert {path.name for path in tmp_path.iterdir()} == {"steps.png"}
+    assert "leave out --hidden, --activation and --steps" in refused("xor", "--method", "tower", "--hidden", 3)
+    names = "'tower', 'pyramid', 'upstart', 'tiling', 'madaline'"
+    assert f"--method nix is unknown; choose one of {names}" in refused("xor", "--method", "nix")

@@ -272,16 +272,21 @@ def xor(
     build nets of step units by the rule, one per seed.
     """
     check_int("seeds", seeds, at_least=1)
-    if method != "gradient":
-        if ([*hidden], [*activation], steps) != ([2, 4], ["tanh", "relu"], 5000):
-            why = " builds nets unit by unit, so leave out hidden, activation and steps"
-            raise ParameterError(Option("method", method), why)
-        _xor_by_rule(method, seeds, Path(out))
-        return
+    if method != "gradient" and ([*hidden], [*activation], steps) != ([2, 4], ["tanh", "relu"], 5000):
+        why = " builds nets unit by unit; leave out --hidden, --activation and --steps"
+        raise ParameterError(Option("method", method), why)
     from torchperc.lab.xor import KINDS, train
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
     rows, pictures = list[tuple[str, ...]](), dict[str, Any]()
+    head: tuple[str, ...] = ("hidden", "activation", "solved %", "95 % interval", *KINDS[1:])
+    if method != "gradient":
+        (X, y), hidden, head = tp.data.gate("XOR"), (), ("method", "solved %", "units", "mean updates")
+        built = [tp.rules.build(X, y, method, seed=seed) for seed in range(seeds)]
+        units, right = [each.net.units for each in built], 100 * sum(not each.errors for each in built) / seeds
+        pictures["steps.png"] = tp.plots.PathDisplay.from_build(built[0], X, y, names=("x₁", "x₂")).figure_
+        updates = sum(each.updates for each in built) / seeds
+        rows.append((method, f"{right:.1f}", f"{min(units)}–{max(units)}", f"{updates:.1f}"))
     for width, name in dict.fromkeys(product(hidden, activation)):
         result = train(range(seeds), width, name, steps=steps)
         pictures[f"curves-{width}-{name}.png"] = plot_curves(result)
@@ -293,24 +298,6 @@ def xor(
     for name, picture in pictures.items():
         with atomic_path(Path(out, name)) as part:
             picture.savefig(part, format="png")
-    say(f"XOR from {seeds:,} seeds, {steps:,} full-batch steps")
-    print_table(("hidden", "activation", "solved %", "95 % interval", *KINDS[1:]), rows)
+    say(f"XOR from {seeds:,} seeds, {f'{steps:,} full-batch steps' if hidden else 'nets built by the rule'}")
+    print_table(head, rows)
     say(f"pictures are in {out}")
-
-
-def _xor_by_rule(method: str, seeds: int, folder: Path) -> None:
-    """Build a net per seed; show units and updates, and the first net step by step."""
-    from torchperc.plots import BuildDisplay
-
-    X, y = tp.data.gate("XOR")
-    built = [tp.rules.build(X, y, method, seed=seed) for seed in range(seeds)]
-    units, solved = [each.net.units for each in built], sum(not each.errors for each in built)
-    picture: Any = BuildDisplay.from_result(built[0], X, y, names=("x₁", "x₂")).figure_
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / "steps.png") as part:
-        picture.savefig(part, format="png")
-    updates = sum(each.updates for each in built) / seeds
-    cells = (method, f"{100 * solved / seeds:.1f}", f"{min(units)}–{max(units)}", f"{updates:.1f}")
-    say(f"XOR from {seeds:,} seeds, nets built by the rule")
-    print_table(("method", "solved %", "units", "mean updates"), [cells])
-    say(f"steps.png is in {folder}")

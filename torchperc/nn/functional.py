@@ -140,7 +140,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float | Tenso
         [[True, True, False], [False, True, False], [False, False, False]]
     """
     check_choice("tie", tie, TIES)
-    if tie == "sign" and torch.as_tensor(margin).any():
+    if tie == "sign" and (margin.any() if isinstance(margin, Tensor) else margin):
         raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
     differs, m = _decisions(s, y) != y, functional_margins(s, y)
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success

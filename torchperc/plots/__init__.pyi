@@ -8,7 +8,6 @@ from .charts import errors_by_epoch as errors_by_epoch
 from .heatmaps import ConfusionDisplay as ConfusionDisplay
 from .heatmaps import TransitionDisplay as TransitionDisplay
 from .heatmaps import WeightsDisplay as WeightsDisplay
-from .regions import BuildDisplay as BuildDisplay
 from .regions import DecisionRegionDisplay as DecisionRegionDisplay
 from .regions import LiftedDisplay as LiftedDisplay
 from .regions import PathDisplay as PathDisplay

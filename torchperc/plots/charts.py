@@ -12,7 +12,8 @@ import lazy_loader
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
 from typing_extensions import Self
 
 from torchperc._checks import Data, as_tensor, check_choice, check_int, check_number, check_targets
@@ -88,7 +89,7 @@ class LearningCurveDisplay(style.Display):
             style.epoch_axis(axes[1], "mistakes so far")
 
 
-def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, first: int = 0) -> list[style.Line2D]:
+def _draw_curves(ax: style.Axes, curves: Mapping[str, Any], epochs: Any = None, first: int = 0) -> list[Any]:
     """Draw curves by epoch, from the look of number ``first`` on; markers tell lines apart without colour."""
     lines = []
     for number, (name, values) in enumerate(curves.items(), first):
@@ -329,18 +330,6 @@ class ResidualDisplay(style.Display):
             raise ValueError("y is empty; give at least one sample")
         return cls(truth, said, str(target)).plot(ax=ax)
 
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: Data, y: Data, *, target: str = "y", ax: style.AnyAxes = None) -> Self:
-        """Draw the predictions of a regressor, a net, a Lightning module or a function from samples to numbers."""
-        if isinstance(estimator, nn.Module):  # a net's own predict would decide
-            known = classifier(estimator)
-            said: Any = known.scores(known.admit(X))
-        elif hasattr(estimator, "predict") or callable(estimator):
-            said = getattr(estimator, "predict", estimator)(X)
-        else:
-            raise TypeError(f"estimator must be a regressor, a net or a function, found {type(estimator).__name__}")
-        return cls.from_predictions(y, said, target=target, ax=ax)
-
     @property
     def rmse(self) -> float:
         """√ mean (y − s)²."""
@@ -352,8 +341,6 @@ class ResidualDisplay(style.Display):
         return float(sklearn.metrics.r2_score(self.y, self.predicted)) if len(self.y.unique()) > 1 else float("nan")
 
     def _draw(self) -> None:
-        from matplotlib.ticker import MaxNLocator
-
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count, name, (left, right) = len(truth), style.shortened(self.target, 18), self.ax_
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
+from matplotlib.colors import ListedColormap
 from torch import Tensor, nn
 
 from torchperc._checks import Data, check_labels, is_sparse
@@ -202,10 +203,6 @@ class Grid(NamedTuple):
         across, up = axes_around(plane.project(X.cpu()), steps, room)
         return cls(across, up, known.scores(plane.lift(torch.cartesian_prod(across, up)).to(X)), known)
 
-    def picture(self, values: Tensor) -> Any:
-        """Values at the points as rows from bottom to top: (M²,) → an array (M, M)."""
-        return values.reshape(len(self.across), len(self.up)).T.numpy()
-
     def draw_lines(self, ax: style.Axes, levels: Sequence[float], name: str = "", **options: Any) -> list[Any]:
         """Draw the lines where the score, or each class's lead over the others, is at ``levels`` from the threshold."""
         look = {"linestyles": "solid", "linewidths": 1.3, "colors": style.ink(), **options}
@@ -215,21 +212,20 @@ class Grid(NamedTuple):
             low, high = float(field.min()), float(field.max())
             inside = [level for level in levels if math.isfinite(high - low) and low < level < high]
             if inside:
-                picture = self.picture(field)
-                drawn.append(ax.contour(self.across.numpy(), self.up.numpy(), picture, levels=inside, **look))
+                rows = field.reshape(len(self.across), -1).T
+                drawn.append(ax.contour(self.across.numpy(), self.up.numpy(), rows, levels=inside, **look))
         if drawn and name:  # a contour has no entry in the legend
             ax.plot([], [], color=look["colors"], linestyle=look["linestyles"], label=name)
         return drawn
 
     def draw_regions(self, ax: style.Axes, name: str = "boundary") -> tuple[Any, list[Any]]:
         """Draw each class's region and the boundary: the image and the lines."""
-        from matplotlib.colors import ListedColormap
-
         codes = codes_of(self.scores)
         extent = [float(axis[end]) for axis in (self.across, self.up) for end in (0, -1)]
         look: dict[str, Any] = {"extent": extent, "origin": "lower", "aspect": "auto", "interpolation": "nearest"}
         look |= {"cmap": ListedColormap(style.class_colours(len(codes))), "vmin": codes[0], "vmax": codes[-1]}
-        image = ax.imshow(self.picture(self.known.head.decide(self.scores)), alpha=0.25, **look)
+        rows = self.known.head.decide(self.scores).reshape(len(self.across), -1).T
+        image = ax.imshow(rows.numpy(), alpha=0.25, **look)
         return image, self.draw_lines(ax, [0.0], name)
 
     def draw_points(

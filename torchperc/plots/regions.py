@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.animation import FuncAnimation, writers
 from torch import Tensor
 from typing_extensions import Self
 
@@ -129,67 +130,33 @@ class DecisionRegionDisplay(style.Display):
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
 
 
-class _Panels(style.Display):
-    """A panel for each of some states, in rows of up to six; a display says how to draw one."""
-
-    states: Sequence[int]
-    names: tuple[str, str]
-    labels: style.Labels
-    _legend_inside = False  # panels are too small
-    _draw_state: Callable[[style.Axes, int, float], Any]
-    _title: Callable[[int], str]
-
-    def _place(self, ax: Any) -> style.Place:
-        columns = min(6, len(self.states))
-        side = min(6.6 / columns, 3.6)
-        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
-        return style.panels(ax, len(self.states), columns, size)
-
-    def _draw(self) -> None:
-        self.boundary_, self.ring_ = [], []
-        count, columns = len(self.states), min(6, len(self.states))
-        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
-            lines, ring = self._draw_state(panel, t, 26)
-            self.boundary_.append(lines)
-            self.ring_.append(ring)
-            panel.set_title(self._title(t), fontsize=9, pad=3)
-            panel.locator_params(nbins=3)
-            left, lowest = k % columns == 0, k + columns >= count
-            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
-            across, up = (style.shortened(name, 70 // columns) for name in self.names)
-            panel.set_xlabel(across if lowest else "", fontsize=8)
-            panel.set_ylabel(up if left else "", fontsize=8)
-
-    def _draw_change(
-        self, ax: style.Axes, models: Any, X: Tensor, y: Tensor, ringed: Tensor, size: float, *names: str
-    ) -> Any:
-        """Draw the last of some models, the boundary of one before it, and the samples with some ringed."""
-        *before, now = (Grid.of(classifier(model), feature_plane(), X, 100, 0.4) for model in models)
-        for grid in before:
-            grid.draw_lines(ax, [0.0], "boundary before it", linestyles="dashed", linewidths=1.0, colors="#777777")
-        _, lines = now.draw_regions(ax, names[0])
-        size = size if len(y) <= 50 else size / 2
-        return lines, now.draw_points(ax, X.cpu(), y, self.labels, size, ringed, names[1])[1]
-
-
 @dataclass(eq=False, repr=False)
-class PathDisplay(_Panels):
-    """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
+class PathDisplay(style.Display):
+    """How a boundary came about, state by state: the one before dashed, the samples that led to the next one ringed.
 
-    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` at the start, where
-    no mistake has been made.
+    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` where no sample has
+    one.
 
     Example:
         >>> import torchperc as tp
         >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND"))
         >>> PathDisplay.from_log(result.log, max_panels=2).ring_[1].get_offsets().tolist()
         [[0.0, 1.0]]
+        >>> X, y = tp.data.gate("XOR")
+        >>> [panel.get_title() for panel in PathDisplay.from_build(tp.rules.build(X, y), X, y).ax_]
+        ['1: 1 wrong', '2: 0 wrong']
     """
 
-    log: MistakeLog
-    states: Sequence[int]  # numbers of mistakes after which the panels are drawn
+    X: Tensor
+    y: Tensor
+    states: Sequence[int]  # that are drawn
+    count: int  # the number of the last state
+    state_at: Callable[[int], tuple[Any, Tensor, str, str]]  # model, ringed samples, title, and that of an animation
+    start: int  # the number of the first state
     names: tuple[str, str]
-    labels: style.Labels = None
+    labels: style.Labels
+    legend: tuple[str, str]  # names of the boundary and the rings
+    _legend_inside = False  # panels are too small
 
     @classmethod
     def from_log(
@@ -202,43 +169,94 @@ class PathDisplay(_Panels):
         names: Sequence[str] | None = None,
         labels: style.Labels = None,
     ) -> Self:
-        """Draw a panel for each mistake, or for ``max_panels`` of them spread evenly, the last among them.
+        """Draw the boundary after each mistake, or after ``max_panels`` of them spread evenly, the last among them.
 
         ``states`` chooses the numbers of mistakes after which to draw, 0 for the start. The log is over two features;
         the other arguments are those of all displays.
         """
         log = check_log(log)
-        width = log.problem.samples.n_features
+        width, ends, count = log.problem.samples.n_features, log.mistakes_by_epoch().cumsum(0), len(log)
         if width != 2:
             raise ValueError(f"the log has {width} features, but a path needs 2; train on two of them")
-        chosen = _spread(len(log), check_int("max_panels", max_panels, at_least=1))
+        chosen = _spread(count, check_int("max_panels", max_panels, at_least=1))
         if states is not None:
             chosen = [check_int("states", t, at_least=0) for t in states]
-        if not chosen or max(chosen) > len(log):
-            raise ValueError(f"states={states} must be numbers from 0 (start) to {len(log)} (last mistake)")
-        return cls(log, chosen, feature_plane(names).names, labels).plot(ax=ax)
+        if not chosen or max(chosen) > count:
+            raise ValueError(f"states={states} must be numbers from 0 (start) to {count} (last mistake)")
 
-    def _title(self, t: int) -> str:
-        return f"mistake {t}" if t else "start"
+        def state_at(t: int) -> tuple[Any, Tensor, str, str]:
+            title, now = "start", f"before the first of {count} mistakes"
+            if t:
+                epoch = int(torch.searchsorted(ends, t)) + 1
+                title, now = f"mistake {t}", f"after mistake {t} of {count}, in epoch {epoch}"
+            return log.state_at(t), log.sample[max(0, t - 1) : t], title, now
 
-    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
-        """Draw the state after ``t`` mistakes, the boundary before, and the sample of the last mistake."""
-        rows, y = self.log.problem.samples.dense(), self.log.y
-        models = [self.log.state_at(s) for s in (t - 1, t) if s >= 0]
-        ringed = torch.isin(torch.arange(len(y)), self.log.sample[max(0, t - 1) : t])
-        return self._draw_change(ax, models, rows, y, ringed, size, "boundary after the mistake", "mistake")
+        told = feature_plane(names).names, labels, ("boundary after the mistake", "mistake")
+        return cls(log.problem.samples.dense(), log.y, chosen, count, state_at, 0, *told).plot(ax=ax)
+
+    @classmethod
+    def from_build(
+        cls, result: BuildResult, X: Data, y: Data, *, ax: style.AnyAxes = None, max_panels: int = 18, **options: Any
+    ) -> Self:
+        """Draw what a net decides after each step of :func:`torchperc.rules.build`, or ``max_panels`` of them.
+
+        ``X`` and ``y`` are the samples it was built on, of two features; ``names`` and ``labels`` as for all displays.
+        Samples that a step corrected are ringed.
+        """
+        samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
+        chosen = _spread(len(result.steps), check_int("max_panels", max_panels, at_least=1))
+
+        def state_at(t: int) -> tuple[Any, Tensor, str, str]:
+            step, title = result.steps[t - 1], f"{t}: {result.steps[t - 1].errors} wrong"
+            return step.net, step.corrected[: None if t > 1 else 0], title, title
+
+        names, labels = feature_plane(options.pop("names", None)).names, check_labels(y, len(samples), None).cpu()
+        told = names, options.pop("labels", None), ("boundary of the net", "corrected")
+        return cls(samples, labels, chosen, len(result.steps), state_at, 1, *told, **options).plot(ax=ax)
+
+    def _place(self, ax: Any) -> style.Place:
+        columns = min(6, len(self.states))
+        side = min(6.6 / columns, 3.6)
+        size = max(0.4 + side * columns, 5.0), 0.9 + side * -(-len(self.states) // columns)
+        return style.panels(ax, len(self.states), columns, size)
+
+    def _draw(self) -> None:
+        self.boundary_, self.ring_ = [], []
+        count, columns = len(self.states), min(6, len(self.states))
+        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
+            lines, ring, (title, _) = self._draw_state(panel, t, 26)
+            self.boundary_.append(lines)
+            self.ring_.append(ring)
+            panel.set_title(title, fontsize=9, pad=3)
+            panel.locator_params(nbins=3)
+            left, lowest = k % columns == 0, k + columns >= count
+            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
+            across, up = (style.shortened(name, 70 // columns) for name in self.names)
+            panel.set_xlabel(across if lowest else "", fontsize=8)
+            panel.set_ylabel(up if left else "", fontsize=8)
+
+    def _draw_state(self, ax: style.Axes, t: int, size: float) -> tuple[list[Any], Any, list[str]]:
+        """Draw a state, the boundary of the one before, and the samples; return lines, rings and both titles."""
+        model, chosen, *titles = self.state_at(t)
+        models = [self.state_at(t - 1)[0]] if t > self.start else []
+        *before, now = (Grid.of(classifier(each), feature_plane(), self.X, 100, 0.4) for each in [*models, model])
+        for grid in before:
+            grid.draw_lines(ax, [0.0], "boundary before it", linestyles="dashed", linewidths=1.0, colors="#777777")
+        _, lines = now.draw_regions(ax, self.legend[0])
+        ringed = torch.isin(torch.arange(len(self.y)), chosen)
+        size = size if len(self.y) <= 50 else size / 2
+        _, ring = now.draw_points(ax, self.X.cpu(), self.y, self.labels, size, ringed, self.legend[1])
+        return lines, ring, titles
 
     def animate(self, path: str | Path, *, fps: float = 2.0, max_frames: int = 200, size: float = 5.0) -> Path:
-        """Write an animation with a frame for each mistake, from the start to the last.
+        """Write an animation with a frame for each state, from the start to the last.
 
         Args:
             path: ends in ``.gif``, or in ``.mp4``, which needs ffmpeg.
             fps: frames per second; the last one is held longer.
-            max_frames: maximum number of mistakes; those of a longer log are spread evenly.
+            max_frames: maximum number of states after the start; those of a longer path are spread evenly.
             size: width of the picture in inches of 100 dots.
         """
-        from matplotlib.animation import FuncAnimation, writers
-
         target, writer = Path(path), _WRITERS.get(Path(path).suffix.lower(), "")
         if not writer:
             raise ValueError(f"path={str(path)!r} must end in .gif or .mp4")
@@ -247,16 +265,13 @@ class PathDisplay(_Panels):
         if not target.parent.is_dir():
             raise ValueError(f"path={str(path)!r} is in a folder that does not exist; make {target.parent} first")
         fps, inches = check_number("fps", fps, above=0), check_number("size", size, above=0)
-        shown = _spread(len(self.log), check_int("max_frames", max_frames, at_least=1))
+        shown = _spread(self.count, check_int("max_frames", max_frames, at_least=1))
         figure = style.new_figure((inches, 0.84 * inches))
         axes = figure.add_subplot()
-        ends, count = self.log.mistakes_by_epoch().cumsum(0), len(self.log)
 
         def draw(t: int) -> list[Any]:
             axes.clear()
-            self._draw_state(axes, t, size=60)
-            now = f"after mistake {t} of {count}, in epoch {int(torch.searchsorted(ends, t)) + 1}"
-            axes.set_title(now if t else f"before the first of {count} mistakes")
+            axes.set_title(self._draw_state(axes, t, size=60)[2][1])
             axes.set(xlabel=self.names[0], ylabel=self.names[1])
             axes.locator_params(nbins=5)
             return []
@@ -265,7 +280,7 @@ class PathDisplay(_Panels):
         style.legend(axes, own=True)  # the figure grows with it
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the axes stay where they are
-        frames = [*dict.fromkeys([0, *shown]), *shown[-1:] * 3]
+        frames = [*dict.fromkeys([self.start, *shown]), *shown[-1:] * 3]
         with tempfile.TemporaryDirectory() as folder:
             beside = Path(folder) / f"path{target.suffix}"
             film = FuncAnimation(figure, draw, frames, init_func=lambda: [])
@@ -278,50 +293,6 @@ def _spread(count: int, most: int) -> list[int]:
     """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
     most = min(count, most)
     return [-(-count * k // most) for k in range(1, most + 1)] or [0]
-
-
-@dataclass(eq=False, repr=False)
-class BuildDisplay(_Panels):
-    """What a built net decides after each step: the boundary before it dashed, the samples it corrected ringed.
-
-    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the rings.
-
-    Example:
-        >>> import torchperc as tp
-        >>> X, y = tp.data.gate("XOR")
-        >>> display = BuildDisplay.from_result(tp.rules.build(X, y), X, y)
-        >>> [panel.get_title() for panel in display.ax_]
-        ['1: 1 wrong', '2: 0 wrong']
-    """
-
-    result: BuildResult
-    X: Tensor
-    y: Tensor
-    states: Sequence[int]  # numbers of steps after which the panels are drawn
-    names: tuple[str, str]
-    labels: style.Labels = None
-
-    @classmethod
-    def from_result(
-        cls, result: BuildResult, X: Data, y: Data, *, ax: style.AnyAxes = None, max_panels: int = 18, **options: Any
-    ) -> Self:
-        """Draw a panel for each step of :func:`torchperc.rules.build`, or for ``max_panels`` spread evenly.
-
-        ``X`` and ``y`` are the samples it was built on, of two features; ``names``, ``labels`` are as for all displays.
-        """
-        samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
-        chosen = _spread(len(result.steps), check_int("max_panels", max_panels, at_least=1))
-        names, target = feature_plane(options.pop("names", None)).names, check_labels(y, len(samples), None).cpu()
-        return cls(result, samples, target, chosen, names, **options).plot(ax=ax)
-
-    def _title(self, t: int) -> str:
-        return f"{t}: {self.result.steps[t - 1].errors} wrong"
-
-    def _draw_state(self, ax: style.Axes, t: int, size: float) -> Any:
-        steps = self.result.steps[max(0, t - 2) : t]
-        ringed = torch.isin(torch.arange(len(self.y)), steps[-1].corrected) & (t > 1)
-        models = [step.net for step in steps]
-        return self._draw_change(ax, models, self.X, self.y, ringed, size, "boundary of the net", "corrected")
 
 
 @dataclass(eq=False, repr=False)
@@ -426,6 +397,5 @@ def _best(X: Tensor, y: Tensor, epochs: int) -> RuleResult:
 
 
 def _outcome(result: RuleResult, what: str) -> str:
-    if result.verdict is Verdict.SEPARATED:
-        return f"a {what} separates"
-    return f"best {what} found, {int(result.log.errors().min())} wrong"
+    wrong = int(result.log.errors().min())
+    return f"best {what} found, {wrong} wrong" if wrong else f"a {what} separates"

@@ -9,23 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes as Axes
+from matplotlib.axis import Axis
+from matplotlib.cbook import is_math_text
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Figure
+from matplotlib.ticker import MaxNLocator
+from typing_extensions import Self
 
-if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
-    from typing import Self, TypeAlias
-
-    from matplotlib.axes import Axes as Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure as Figure
-    from matplotlib.figure import SubFigure
-    from matplotlib.lines import Line2D as Line2D
-
-    AnyAxes: TypeAlias = Axes | Sequence[Axes] | None
-    AnyFigure: TypeAlias = Figure | SubFigure
-    Labels: TypeAlias = Sequence[object] | None
-    Place: TypeAlias = tuple[AnyFigure, Any]
+AnyAxes: TypeAlias = Axes | Sequence[Axes] | None
+Labels: TypeAlias = Sequence[object] | None
+Place: TypeAlias = tuple[Any, Any]  # a figure or a part of one, and axes
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Okabe and Ito's palette, which colour-blind readers can tell apart."""
@@ -53,7 +51,7 @@ class Display:
     """
 
     ax_: Any
-    figure_: AnyFigure
+    figure_: Any
     _draw: Callable[[], None]  # on ``ax_``; the legend is added to what it draws
     _own = False  # whether the figure is ours
     _size = (6.0, 4.0)  # inches of 100 dots
@@ -86,17 +84,12 @@ def class_colours(count: int) -> list[str]:
     """A colour for each of ``count`` classes: the palette, or steps of viridis if it is too short."""
     if count <= len(COLOURS):
         return list(COLOURS[:count])
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return [to_hex(colormaps["viridis"](k / (count - 1))) for k in range(count)]
+    return [to_hex(matplotlib.colormaps["viridis"](k / (count - 1))) for k in range(count)]
 
 
 def ink() -> str:
     """The colour of boundaries and rings: black, or that of axes in the user's matplotlib style."""
-    from matplotlib import rcParams
-
-    return str(rcParams["axes.edgecolor"])
+    return str(matplotlib.rcParams["axes.edgecolor"])
 
 
 def label_names(labels: Labels, codes: Sequence[int]) -> list[str]:
@@ -110,8 +103,6 @@ def label_names(labels: Labels, codes: Sequence[int]) -> list[str]:
 
 def shortened(name: str, longest: int = 28) -> str:
     """A name of at most ``longest`` characters: a longer one loses its middle; formulas between dollars stay."""
-    from matplotlib.cbook import is_math_text
-
     if len(name) <= longest or is_math_text(name):
         return name
     tail = (longest - 1) * 2 // 5
@@ -133,15 +124,11 @@ def format_number(value: float, digits: int = 3) -> str:
 
 def new_figure(size: tuple[float, float] = (6.0, 4.0)) -> Figure:
     """A figure that pyplot does not manage; ``size`` in inches of 100 dots."""
-    from matplotlib.figure import Figure
-
     return Figure(figsize=size, dpi=100, layout="constrained")
 
 
-def canvas(ax: Any, size: tuple[float, float]) -> tuple[AnyFigure, Axes]:
+def canvas(ax: Any, size: tuple[float, float]) -> Place:
     """The axes to draw on and their figure: a new one if ``ax`` is ``None``."""
-    from matplotlib.axes import Axes
-
     if ax is None:
         return (figure := new_figure(size)), figure.add_subplot()
     if not isinstance(ax, Axes):
@@ -151,7 +138,7 @@ def canvas(ax: Any, size: tuple[float, float]) -> tuple[AnyFigure, Axes]:
 
 def panels(
     ax: Any, count: int, columns: int, size: tuple[float, float], widths: Sequence[float] | None = None, last: str = ""
-) -> tuple[AnyFigure, list[Axes]]:
+) -> Place:
     """Axes for ``count`` panels and their figure: new, in place of one axes, or those that were given.
 
     ``last`` is the projection of the last panel, if it has another than the rest.
@@ -174,8 +161,6 @@ def panels(
 
 def integer_ticks(axis: Axis) -> None:
     """Ticks of an axis at integers only."""
-    from matplotlib.ticker import MaxNLocator
-
     axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 

@@ -37,7 +37,7 @@ def check_net(net: object) -> Net:
     if not isinstance(net, Net):
         raise TypeError(
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
-            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
+            f"{type(net).__name__}; the rule cannot train hidden layers; use gradient descent, or tp.rules.build"
         )
     dtype = check_float_dtype("net.weight's dtype", net.weight.dtype)
     given = {"weight": net.weight} if net.bias is None else {"weight": net.weight, "bias": net.bias}
