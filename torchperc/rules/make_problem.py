@@ -193,10 +193,10 @@ def make_problem(
     problem = Problem(*common)
     if trainer.kernel is not None:
         problem = trainer.kernel.problem(*common)
-    elif not isinstance(rule, PerceptronRule):
-        problem = RuleProblem(*common)
     elif isinstance(net, JointPerceptron):
         problem = JointProblem(*common, features=net.features)
+    elif not isinstance(rule, PerceptronRule):
+        problem = RuleProblem(*common)
     return problem, problem.laid_out(start), ids
 
 
