@@ -234,7 +234,8 @@ class RuleProblem(Problem):
         rule = (self.rule.code, self.rule.counts, step, np.array(self.rule.parameters, float))
         state = (self.norm(weights) ** 2, float(self.made[0] + 1), at, predicted, coefs, factors)
         data = (self.samples.loop_arrays(), ids, *of_each, *self.loop_weights(weights), self.bias_step)
-        made = learn(*data, *rule, *state)
+        with np.errstate(all="ignore"):  # an overflow is an error below
+            made = learn(*data, *rule, *state)
         if made < 0:
             raise weights_overflow()
         self.made[0] += made
