@@ -12,7 +12,6 @@ class Relaxation(tp.rules.Rule):
     rate: float = 1.0
     reach: float = 1.0
     tie = "strict"  # m < reach; "update" would be m ≤ reach
-    bounds_updates = False  # the bound is about wrong decisions
 
     @staticmethod
     def step(m, squared, norm, k, parameters):

@@ -34,10 +34,8 @@ class Rule:
 
     tie: str = "update"  # an update is made where m ≤ the required margin; "strict": where m is below it
     margin: float = 0.0  # the required margin, unless margins() says otherwise
-    shrinks = False  # whether f may differ from 1; then the log has a fifth column
     counts = False  # whether required margins are divided by √k before update k
-    refused: tuple[str, ...] = ("lr",)  # options without a meaning: "lr", "sample_weight", "num_classes"
-    bounds_updates = True  # else bound() is about updates with m ≤ 0 only
+    refused: tuple[str, ...] = ()  # "sample_weight" or "num_classes", where these have no meaning
 
     @property
     def code(self) -> int:
@@ -80,7 +78,6 @@ class PerceptronRule(Rule):
 
     tie: str = "update"
     margin: float = 0.0
-    refused = ()
 
     @classmethod
     def checked(cls, tie: str, margin: float) -> PerceptronRule:
@@ -90,6 +87,10 @@ class PerceptronRule(Rule):
             why = "has no effect with tie='sign', which looks at the decision only"
             raise ValueError(f"margin={margin} {why}; use tie='update' or tie='strict'")
         return rule
+
+    def describe(self) -> dict[str, Any]:
+        """Return tie and margin."""
+        return dict(vars(self))
 
     def bound(self: Rule, squared_radius: float, gamma: float, lr: float = 1.0) -> float:
         """Return (R² + 2·margin/η)/γ²."""

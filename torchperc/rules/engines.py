@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from torchperc.rules.decision import RoundingBound
+from torchperc.rules.family import RuleProblem
 from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, Weights
 
 Engine: TypeAlias = Callable[[Any, Any, Array], Mistakes]
@@ -96,10 +97,9 @@ def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
     own = type(problem).own_engine
     if own is not None and (engine != "reference" or not problem.can_compile):
         return own
-    kind: Any = type(problem)  # which has both engines of its own if coefficients depend on the scores
-    if problem.can_compile and engine != "reference":
-        return getattr(kind, "compiled", compiled)
-    return getattr(kind, "reference", reference)
+    if isinstance(problem, RuleProblem):
+        return partial(RuleProblem.present, in_python=engine == "reference")
+    return compiled if problem.can_compile and engine != "reference" else reference
 
 
 def _own(engine: Engine, problem: Problem, weights: Weights, ids: Array) -> Mistakes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -14,16 +14,15 @@ import numpy as np
 import torch
 
 from torchperc._checks import check_choice, check_number, weights_overflow
-from torchperc.rules import decision
-from torchperc.rules.decision import PerceptronRule, Rule, host
+from torchperc.rules.decision import PerceptronRule, Rule
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
 
 
 @dataclass(frozen=True)
 class UnevenMargins(Rule):
-    """PAUM, the perceptron with a required margin for each label: w ← w + η·z where m ≤ τ₊, or m ≤ τ₋.
+    """PAUM, the perceptron with a required margin for each label: w ← w + z where m ≤ τ₊, or m ≤ τ₋.
 
-    A large τ₊ moves the boundary away from few positive samples. At most (R² + 2·max(τ₊, τ₋)/η)/γ² updates. Li et al.,
+    A large τ₊ moves the boundary away from few positive samples. At most (R² + 2·max(τ₊, τ₋))/γ² updates. Li et al.,
     *The Perceptron Algorithm with Uneven Margins* (2002).
 
     Args:
@@ -68,7 +67,7 @@ class PassiveAggressive(Rule):
 
     C: float = 1.0
     variant: str | None = "I"
-    tie, margin, bounds_updates = "strict", 1.0, False
+    tie, margin = "strict", 1.0
 
     def __post_init__(self) -> None:
         check_number("C", self.C, above=0)
@@ -102,7 +101,7 @@ class ROMMA(Rule):
     Long, *The Relaxed Online Maximum Margin Algorithm* (2002).
     """
 
-    shrinks, refused = True, ("lr", "sample_weight")
+    refused = ("sample_weight",)
 
     @staticmethod
     def step(m: float, squared: float, norm: float, k: float, parameters: Any) -> tuple[float, float]:
@@ -122,7 +121,7 @@ class ROMMA(Rule):
 class AggressiveROMMA(ROMMA):
     """:class:`ROMMA` with an update wherever m < 1, of which those with m ≤ 0 are at most (R/γ)²."""
 
-    tie, margin, bounds_updates = "strict", 1.0, False
+    tie, margin = "strict", 1.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class ALMA(Rule):
     """
 
     alpha: float = 0.9
-    shrinks, counts, refused = True, True, ("lr", "sample_weight")
+    counts, refused = True, ("sample_weight",)
 
     def __post_init__(self) -> None:
         if check_number("alpha", self.alpha, above=0) > 1:
@@ -173,102 +172,77 @@ def check_rule(rule: Any) -> Rule:
     return check_rule(RULES[name](**(options or {})))
 
 
+def check_supported(trainer: Any, net: Any, problem: Problem, start: Any, ids: Array) -> None:
+    """Refuse what the trainer's rule cannot learn by or from."""
+    rule, weights, fits = trainer.rule, problem.sample_weight[ids], type(problem) is RuleProblem
+    first, squared = float(weights[(weights != 1.0).argmax()]), problem.squared[ids] if fits else weights
+    refused = {
+        f"lr={trainer.lr}": trainer.lr != 1.0,
+        f"sample_weight={first:g}": first != 1.0 and "sample_weight" in rule.refused,
+        f"num_classes={problem.num_classes}": problem.num_classes is not None and "num_classes" in rule.refused,
+        f"engine={trainer.engine!r}": callable(trainer.engine),
+        f"kernel={trainer.kernel and trainer.kernel.name!r}": trainer.kernel is not None,
+        f"distributed={trainer.distributed!r}": trainer.distributed is not None,
+        f"a {type(net).__name__}": not fits,
+        f"engine={trainer.engine!r} on this type or device": not problem.can_compile,
+        "a sample of length 0 or infinite length": fits and not 0 < squared.min() <= squared.max() < np.inf,
+        "a bias without a bias step": fits and not problem.bias_step and start.bias.any(),
+    }
+    for option in (text for text, found in refused.items() if found):
+        raise ValueError(f"{option} cannot be used with rule={rule}; leave it out, or use another rule")
+
+
 _tuple: Any = namedtuple  # of fields that mypy cannot read
-ShrinkingMistake = _tuple("ShrinkingMistake", (*Mistakes._fields, "factor"))
+ScaledMistake = _tuple("ScaledMistake", (*Mistakes._fields, "factor"))
 
 
-class ShrinkingMistakes(ShrinkingMistake):  # type: ignore[misc, valid-type]
+class ScaledMistakes(ScaledMistake):  # type: ignore[misc, valid-type]
     """:class:`Mistakes` with a column ``factor``, by which each update multiplied the weights first."""
 
-    entry, rows, part, moved = ShrinkingMistake, Mistakes.rows, Mistakes.part, Mistakes.moved
+    entry, rows, part, moved = ScaledMistake, Mistakes.rows, Mistakes.part, Mistakes.moved
 
-
-@cache
-def _compiled_step(step: Callable[..., Any]) -> Any:
-    """Return a rule's step as a pointer to a compiled function, for which the loop is compiled once."""
-    from numba import cfunc, types
-
-    number, numbers = types.float64, types.Array(types.float64, 1, "C")
-    signature = types.UniTuple(number, 2)(number, number, number, number, numbers)  # type: ignore[no-untyped-call]
-    return cfunc(signature, cache=step.__module__.startswith("torchperc."), error_model="numpy")(step)
+    def carried(self, lasted: Array) -> Array:
+        """Return Σ_{t ≥ j} lasted_t·Π_{j < l ≤ t} f_l of every state j."""
+        pairs = zip(self.factor[::-1].tolist(), lasted[-2::-1].tolist(), strict=True)
+        backwards = accumulate(pairs, lambda after, pair: pair[1] + pair[0] * after, initial=float(lasted[-1]))
+        return np.array(list(backwards))[::-1]
 
 
 @dataclass(frozen=True, eq=False)
 class RuleProblem(Problem):
-    """A :class:`Problem` of a rule whose coefficients depend on the scores, or that has a margin for each sample.
+    """A :class:`Problem` of another rule than the perceptron.
 
-    Engines round these scores differently, so their logs are equal but for rounding. Where a margin is to be reached,
-    it may be missed by rounding. ``made`` is the number of updates.
+    Rounded scores decide. Where a margin is to be reached, it may be missed by rounding.
     """
 
     rule: Rule
-    made: Array = field(default_factory=lambda: np.zeros(1, np.int64), kw_only=True)
-    near_ties_exact = False
-
-    @cached_property
-    def squared(self) -> Array:
-        """‖z‖² of all samples: (N,)."""
-        if self.can_compile:
-            from torchperc.rules import loops
-
-            loops.squared_norms(self.samples.loop_arrays(), found := np.empty(len(self.y)))
-        else:
-            found = host(self.samples.squared_norms())
-        return (found + self.bias_step) * (1 if self.num_classes is None else 2)
 
     @cached_property
     def required(self) -> Array:
         """The required margin of each sample before it is divided by √k, and less rounding if it is to be reached."""
         rounding = max(1e-12, 8 * torch.finfo(self.samples.dtype).eps) if self.rule.tie == "strict" else 0.0
-        of_one_size = type(self.rule).margins is Rule.margins
-        return np.ascontiguousarray(self.rule.margins(self.y, self.y if of_one_size else self.squared) - rounding)
+        return self.rule.margins(self.y, self.squared) - rounding
 
-    def reference(self, weights: Weights, ids: Array) -> Any:
-        """Present samples in order to the rule in plain torch, on any device: the specification."""
-        found, rule = [], self.rule
-        for position, i in enumerate(ids.tolist()):
-            columns, x = self.samples.row(i)
-            weight, bias = map(host, weights)
-            scores, label, k = weight[:, columns] @ x + bias, int(self.y[i]), float(self.made[0] + 1)
-            required = self.required[i] / math.sqrt(k) if rule.counts else self.required[i]
-            predicted = int(decision.predicted_as(scores, label, rule.code, required, 0.0))
-            if predicted == label:
-                continue
-            m = float(label * scores[0] if self.num_classes is None else scores[label] - scores[predicted])
-            if not math.isfinite(m):
-                raise weights_overflow()
-            c, f = rule.step(m, float(self.squared[i]), self.norm(weights) ** 2, k, rule.parameters)
-            c *= float(self.step_sizes[i])
-            found.append((i, position, c * label if self.num_classes is None else c, predicted, f))
-            self.redo(weights, ShrinkingMistake(*found[-1]))
-            self.made[0] += 1
-        return self._mistakes(
-            *(np.array(column) for column in zip(*found, strict=True)) if found else [np.empty(0)] * 5
-        )
-
-    def compiled(self, weights: Weights, ids: Array) -> Any:
-        """Present samples in order to the rule in a compiled loop."""
+    def present(self, weights: Weights, ids: Array, in_python: bool = False) -> Any:
+        """Present samples in order to the rule, in a compiled loop or in Python: an engine."""
         from torchperc.rules import loops
 
+        learn, step = loops.learn_by_rule, self.rule.step
+        learn, step = (learn.py_func, step) if in_python else (learn, loops.compiled_step(step))
         (at, predicted), (coefs, factors) = np.empty((2, len(ids)), np.int64), np.empty((2, len(ids)))
-        of_each = (self.y, self.step_sizes, self.required)
-        state = (*self.loop_weights(weights), self.bias_step, self.rule.code)
-        step = (_compiled_step(type(self.rule).step), np.array(self.rule.parameters, float), self.rule.counts)
-        begun = (self.norm(weights) ** 2, float(self.made[0] + 1), at, predicted, coefs, factors)
-        made = loops.learn_by_rule(self.samples.loop_arrays(), ids, *of_each, *state, *step, *begun)
+        of_each = (self.y, self.step_sizes, self.required, self.squared)
+        rule = (self.rule.code, self.rule.counts, step, np.array(self.rule.parameters, float))
+        state = (self.norm(weights) ** 2, float(self.made[0] + 1), at, predicted, coefs, factors)
+        data = (self.samples.loop_arrays(), ids, *of_each, *self.loop_weights(weights), self.bias_step)
+        with np.errstate(all="ignore"):  # an overflow is an error below
+            made = learn(*data, *rule, *state)
         if made < 0:
             raise weights_overflow()
         self.made[0] += made
-        sample = ids[at[:made]]
-        coefs = coefs[:made] * (self.y[sample] if self.num_classes is None else 1)
-        return self._mistakes(sample, at[:made].copy(), coefs, predicted[:made].copy(), factors[:made].copy())
-
-    def _mistakes(self, sample: Array, step: Array, coef: Array, predicted: Array, factor: Array) -> Any:
-        sample, rising = sample.astype(np.int64), coef if self.num_classes else coef * self.y[sample.astype(np.int64)]
-        if (rising < 0).any() or not (self.rule.shrinks or (factor == 1.0).all()):
-            raise ValueError(f"rule={self.rule} must return c ≥ 0 and, unless it sets shrinks = True, f = 1")
-        columns = (sample, step.astype(np.int64), coef, predicted.astype(np.int64))
-        return ShrinkingMistakes(*columns, factor) if self.rule.shrinks else Mistakes(*columns)
+        found = ScaledMistakes(ids[at[:made]], *(column[:made].copy() for column in (at, coefs, predicted, factors)))
+        if not (found.coef >= 0).all():
+            raise ValueError(f"rule={self.rule} must return c ≥ 0, found {found.coef.min()}")
+        return found if self.num_classes else found._replace(coef=-found.predicted * found.coef)
 
     def mistakes(self, weights: Weights, rule: Rule | None = None) -> Array:
         """Return which training samples are mistakes now: bool (N,)."""
@@ -278,40 +252,6 @@ class RuleProblem(Problem):
         compare = np.less if self.rule.tie == "strict" else np.less_equal
         return np.asarray(compare(self.functional_margins(weights), required))
 
-    def count_from(self, made: int) -> None:
-        """Continue after this number of updates."""
-        self.made[0] = made
-
-    # --- logs of rules that shrink old weights ---
-
-    def redo(self, weights: Weights, mistake: Any) -> None:
-        """Make the update of a mistake again in place."""
-        for values in weights if getattr(mistake, "factor", 1.0) != 1.0 else ():
-            values.mul_(mistake.factor)
-        super().redo(weights, mistake)
-
-    def total(self, start: Weights, mistakes: Any, steps: int) -> Weights:
-        """Return the float64 sum of the weights over ``steps`` steps."""
-        if not self.rule.shrinks:
-            return super().total(start, mistakes, steps)
-        carried = _carried(mistakes.factor, np.diff(mistakes.step, prepend=0, append=steps))
-        flat = Mistakes(mistakes.sample, np.zeros_like(mistakes.step), mistakes.coef * carried[1:], mistakes.predicted)
-        return super().total(Weights(*(values.double() * carried[0] for values in start)), flat, 1)
-
-    def dual(self, mistakes: Any) -> Array:
-        """Return the coefficients as they are in the end, summed by sample: (N, 1), or (N, K)."""
-        if hasattr(mistakes, "factor"):
-            last = np.append(np.zeros(len(mistakes.sample)), 1.0)
-            mistakes = mistakes._replace(coef=mistakes.coef * _carried(mistakes.factor, last)[1:])
-        return super().dual(mistakes)
-
     def from_columns(self, columns: dict[str, Array]) -> Any:
         """Return mistakes from :meth:`columns`."""
-        return self._mistakes(**{"factor": np.ones(len(columns["sample"])), **columns})
-
-
-def _carried(factor: Array, lasted: Array) -> Array:
-    """Return Σ_{t ≥ j} lasted_t·Π_{j < l ≤ t} f_l of every state j: what its weights add to a sum over all steps."""
-    pairs = zip(factor[::-1].tolist(), lasted[-2::-1].tolist(), strict=True)
-    backwards = accumulate(pairs, lambda after, pair: pair[1] + pair[0] * after, initial=float(lasted[-1]))
-    return np.array(list(backwards))[::-1]
+        return ScaledMistakes(**{"factor": np.empty(0), **columns})

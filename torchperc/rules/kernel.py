@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from torchperc._checks import Data, as_tensor, check_choice, check_int, check_number
 from torchperc.nn import functional as tpf
-from torchperc.rules.decision import PerceptronRule, Rule, host
+from torchperc.rules.decision import host
 from torchperc.rules.models import Model, blocks, in_blocks
 from torchperc.rules.problem import Array, Mistake, Mistakes, Problem
 from torchperc.samples.mapped import as_samples
@@ -164,35 +163,21 @@ class KernelProblem(Problem):
         self._bring_up_to_date(state, numbers)
         scores, samples = state.scores[numbers], self.samples.take(numbers)
         y, at = torch.from_numpy(self.y[ids]).to(scores.device), 0
-        margins = np.full(len(ids), self.rule.margin)
-        if not isinstance(self.rule, PerceptronRule):
-            margins = self.rule.margins(self.y[ids], self.squared[ids])
-        margin = torch.from_numpy(margins).to(scores)
         while True:
             if not torch.isfinite(scores[at:]).all():
                 raise ValueError("a score became infinite: the kernel's values are too large; scale X down")
             now = scores[at:].squeeze(-1) if self.num_classes is None else scores[at:]
-            ahead = tpf.mistakes(now, y[at:], tie=self.rule.tie, margin=margin[at:]).nonzero()
+            ahead = tpf.mistakes(now, y[at:], tie=self.rule.tie, margin=self.rule.margin).nonzero()
             if not len(ahead):
                 break
             at += int(ahead[0])
             i, label = int(ids[at]), int(y[at])
             predicted = -label if self.num_classes is None else int(tpf.rival_scores(scores[at], y[at])[1])
-            coef = float(self.coef(i))
-            if type(self.rule).step is not Rule.step:  # ‖w‖ is unknown: who needs it gets NaN, and infinite scores
-                m, k = float(tpf.functional_margins(now[ahead[0]], y[at : at + 1])), len(state.found) + 1.0
-                coef *= self.rule.step(m, float(self.squared[i]), math.nan, k, self.rule.parameters)[0]
-            state.found.append(Mistake(i, first + at, coef, predicted))
+            state.found.append(Mistake(i, first + at, float(self.coef(i)), predicted))
             scores += self._effect(state, samples, len(state.found) - 1)
             at += 1
         state.scores[numbers] = scores
         state.included[numbers] = len(state.found)
-
-    @cached_property
-    def squared(self) -> Array:
-        """k(x, x) + β of each sample, with K classes twice that: (N,)."""
-        parts = [self.kernel.gram(part, part).diagonal() for _, part in blocks(self.samples, _BLOCK)]
-        return (host(torch.cat(parts)) + self.bias_step) * (1 if self.num_classes is None else 2)
 
     def _bring_up_to_date(self, state: KernelState, numbers: Tensor) -> None:
         included = state.included[numbers]

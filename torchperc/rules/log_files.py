@@ -22,7 +22,7 @@ from torchperc._checks import Data, check_choice, check_int, check_labels, check
 from torchperc._files import write_atomically
 from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, Rule
-from torchperc.rules.family import RuleProblem, ShrinkingMistakes, check_rule
+from torchperc.rules.family import RuleProblem, ScaledMistakes, check_rule
 from torchperc.rules.kernel import KERNELS, Kernel, KernelProblem
 from torchperc.rules.problem import Array, JointProblem, Mistakes, Problem, Weights
 from torchperc.samples.mapped import as_samples
@@ -114,7 +114,7 @@ def _assemble(
     about: dict[str, Any], arrays: dict[str, Array], y: Array, samples: Samples, kernel: Any, features: Any
 ) -> _Parts:
     """Return the parts of a log from checked arrays."""
-    kind: Any = ShrinkingMistakes if "factor" in arrays else Mistakes
+    kind: Any = ScaledMistakes if "rule" in about else Mistakes
     mistakes = kind(*(arrays[name] for name in kind._fields))
     step_sizes = arrays["sample_weight"].copy()
     step_sizes[mistakes.sample] = np.abs(mistakes.coef)
@@ -257,7 +257,7 @@ def _validate_arrays(about: dict[str, Any], arrays: dict[str, Array], labels: Ar
     _check_integers("wrong", arrays["predicted"], count, *((-1, 2) if classes is None else (0, classes)))
     _check_integers("epoch_ends", ends, ends.size, 0, steps + 1)
     shapes: dict[str, tuple[int, ...]] = {"coef": (count,), "sample_weight": (len(labels),)}
-    shapes |= {"factor": (count,)} if "rule" in about and check_rule(about["rule"]).shrinks else {}
+    shapes |= {"factor": (count,)} if "rule" in about else {}
     if about["kind"] == "linear":
         shapes |= {"weight": (classes or 1, width), "bias": (classes or 1,)}
     if about["kind"] == "joint":

@@ -7,9 +7,10 @@ says.
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
-from numba import njit
+from numba import cfunc, njit, types
 
 from torchperc.rules import decision
 from torchperc.rules.decision import UNCLEAR, UPDATE
@@ -146,27 +147,27 @@ def learn_classes(rows, ids, y, step_sizes, w, b, settings, first, at, predicted
 
 
 @njit
-def shrink(columns, w, b, a, f):
-    """Multiply weights by f and return 1; with short CSR rows they are a·w, and a alone is changed where possible."""
-    if columns is not None and 16 * columns.size < w.size and 2.0**-20 < a * f < 2.0**20:
-        return a * f
-    if a * f != 1.0:
-        w *= w.dtype.type(a * f)
-        b *= b.dtype.type(a * f)
+def settled(w, b, a, limit=2.0**20):
+    """Return the factor of weights that stand for a·w; one beyond the limit is multiplied into them."""
+    if 1.0 / limit < a < limit:
+        return a
+    w *= w.dtype.type(a)
+    b *= b.dtype.type(a)
     return 1.0
 
 
-@loop()
-def squared_norms(rows, out):
-    """Compute ‖x‖² of all samples."""
-    for i in range(out.size):
-        out[i] = squares(row(rows, i)[0])
+@cache
+def compiled_step(step):
+    """Return a rule's step as a pointer to a compiled function, for which the loop is compiled once."""
+    number = types.float64
+    signature = types.UniTuple(number, 2)(number, number, number, number, number[::1])
+    return cfunc(signature, cache=step.__module__.startswith("torchperc."), error_model="numpy")(step)
 
 
 @loop()
 def learn_by_rule(
-    rows, ids, y, step_sizes, required, w, b, bias_step, tie, step, parameters, counts, norm, k, at, predicted, coefs,
-    factors,
+    rows, ids, y, step_sizes, required, squared, w, b, bias_step, tie, counts, step, parameters, norm, k, at, predicted,
+    coefs, factors,
 ):  # fmt: skip
     """Present samples to any rule, see :class:`torchperc.rules.family.RuleProblem`; −1 if a score overflows.
 
@@ -191,28 +192,26 @@ def learn_by_rule(
             m = np.float64(scores[label]) - np.float64(scores[found])
         if not abs(m) < np.inf:
             return -1
-        squared = (squares(x) + bias_step) * min(2, w.ndim)
-        c, f = step(m, squared, norm, k, parameters)
+        c, f = step(m, squared[i], norm, k, parameters)
         c *= step_sizes[i]
-        a = shrink(columns, w, b, a, f)
+        a = settled(w, b, a * f)
         update(x, columns, label, found, (c * label if w.ndim == 1 else c) / a, w, b, bias_step)
         at[made], predicted[made], coefs[made], factors[made] = p, found, c, f
-        norm = max(0.0, f * f * norm + 2.0 * f * c * m + c * c * squared)
+        norm = max(0.0, f * f * norm + 2.0 * f * c * m + c * c * squared[i])
         made, k = made + 1, k + 1.0
         level = math.sqrt(k) if counts else 1.0
-    if a != 1.0:
-        shrink(None, w, b, a, 1.0)
+    settled(w, b, a, 1.0)
     return made
 
 
 @loop()
 def replay(rows, ids, labels, predicted, coefs, factors, w, b, bias_step):
-    """Make the updates of mistakes again, in their order; ``factors`` are those of rules that shrink, or ``None``."""
+    """Make the updates of mistakes again, in their order; ``factors`` are those of old weights, or ``None``."""
     a = 1.0
     for p in range(ids.size):
         x, columns = row(rows, ids[p])
         if factors is not None:
-            a = shrink(columns, w, b, a, factors[p])
+            a = settled(w, b, a * factors[p])
         update(x, columns, labels[p], predicted[p], coefs[p] / a, w, b, bias_step)
-    if a != 1.0:
-        shrink(None, w, b, a, 1.0)
+    if factors is not None:
+        settled(w, b, a, 1.0)

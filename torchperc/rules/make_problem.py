@@ -22,7 +22,8 @@ from torchperc._checks import (
 )
 from torchperc.nn.functional import balanced_weights
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.rules.decision import PerceptronRule, Rule, host
+from torchperc.rules.decision import PerceptronRule, host
+from torchperc.rules.family import RuleProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, JointProblem, Problem, Weights
 from torchperc.samples.mapped import Chunked, as_samples
@@ -148,23 +149,6 @@ def _check_updates(step_sizes: Array, samples: Samples) -> None:
         raise ValueError(f"X is at most {largest:g} in size, so steps of {least:g} underflow; scale X up")
 
 
-def _check_rule_fits(
-    rule: Rule, net: Any, samples: Samples, ids: Array, num_classes: Any, weights: Array, bias_step: float, start: Any
-) -> None:
-    """Refuse what a rule cannot learn from."""
-    if isinstance(net, JointPerceptron):
-        raise ValueError(f"rule={rule} is for one weight vector per class, not joint features; use another net")
-    if num_classes is not None and "num_classes" in rule.refused:
-        raise ValueError(f"rule={rule} is for labels −1/+1, found num_classes={num_classes}; use another rule")
-    if "sample_weight" in rule.refused and (weights[ids] != 1.0).any():
-        found = float(weights[ids][weights[ids] != 1.0][0])
-        raise ValueError(f"rule={rule} has no weighted updates, found sample_weight={found:g}; use weights of 0 and 1")
-    if not bias_step and not host(samples.squared_norms())[ids].all():
-        raise ValueError(f"X has a sample of zeros, by which rule={rule} would divide; remove it, or use a bias step")
-    if not bias_step and start is not None and start.bias.any():
-        raise ValueError(f"rule={rule} with bias_step='none' needs a bias of 0; reset net.bias first")
-
-
 def make_problem(
     trainer: Any, net: Any, X: Data, y: Data, sample_weight: Data, start: Any, scale: Any, num_classes: Any, both: bool
 ) -> tuple[Problem, Any, Array]:
@@ -189,8 +173,7 @@ def make_problem(
         dtype, device, num_classes = start.bias.dtype, start.bias.device, classes_of(net)
         samples = as_samples(X, dtype=dtype, device=device, n_features=net.in_features)
     if scale is None:
-        scales = isinstance(trainer.rule, PerceptronRule) and not (start is not None and start.any_nonzero)
-        scale = trainer.lr if scales else 1.0
+        scale = 1.0 if start is not None and start.any_nonzero else trainer.lr
     labels = check_labels(y, len(samples), num_classes, both=both).cpu().numpy()
     weights = sample_weights(labels, sample_weight, trainer.class_weight, num_classes)
     ids = np.arange(len(labels))
@@ -202,9 +185,7 @@ def make_problem(
     bias_step = bias_step_of(net, trainer.bias_step, samples, ids)
     check_steps(trainer.lr, weights, bias_step, samples)
     rule = trainer.rule
-    if not isinstance(rule, PerceptronRule):
-        _check_rule_fits(rule, net, samples, ids, num_classes, weights, bias_step, start)
-    elif rule.margin:  # before scaling, rounded to the type of the scores
+    if isinstance(rule, PerceptronRule) and rule.margin:  # before scaling, rounded to the type of the scores
         rule = replace(rule, margin=float(torch.tensor(rule.margin / scale, dtype=samples.dtype)))
     step_sizes = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
     _check_updates(step_sizes, samples)
@@ -212,12 +193,10 @@ def make_problem(
     problem = Problem(*common)
     if trainer.kernel is not None:
         problem = trainer.kernel.problem(*common)
-    elif not isinstance(rule, PerceptronRule):
-        from torchperc.rules.family import RuleProblem  # which the perceptron does without
-
-        problem = RuleProblem(*common)
     elif isinstance(net, JointPerceptron):
         problem = JointProblem(*common, features=net.features)
+    elif not isinstance(rule, PerceptronRule):
+        problem = RuleProblem(*common)
     return problem, problem.laid_out(start), ids
 
 

@@ -83,6 +83,10 @@ class Mistakes(NamedTuple):
         sample = self.sample + samples if samples else self.sample
         return self._replace(sample=sample, step=self.step + steps if steps else self.step)
 
+    def carried(self, lasted: Array) -> Array:
+        """Return how often the start and each update are in a sum over states, each ``lasted`` so often: (M + 1,)."""
+        return lasted[::-1].cumsum()[::-1]
+
 
 class Weights(NamedTuple):
     """The numbers that the rule moves: weight (K, d) and bias (K,); K = 1 for labels −1/+1."""
@@ -131,6 +135,7 @@ class Problem:
         bias_step: the step of the bias for a step size of 1.
         scale: a factor of all models. From zero weights the learning rate only scales the result, so the rule learns
             with steps of 1, exactly in integers, and models are multiplied by the learning rate.
+        made: the number of updates, for rules that count them; shared by all parts.
     """
 
     samples: Samples
@@ -141,6 +146,7 @@ class Problem:
     rule: Rule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
+    made: Array = field(default_factory=lambda: np.zeros(1, np.int64), kw_only=True)
     own_engine: ClassVar[Callable[..., Mistakes] | None] = None  # instead of the compiled loops of linear nets
     near_ties_exact: ClassVar[bool] = True  # else the rounded scores decide, which are then computed in one way only
 
@@ -199,13 +205,6 @@ class Problem:
             self.samples.add(i, c, weights.weight[k])
             if self.bias_step:
                 weights.bias[k].add_(c * self.bias_step)
-
-    def redo(self, weights: Weights, mistake: Mistake) -> None:
-        """Make the update of a mistake again in place."""
-        self.update(weights, mistake.sample, mistake.predicted, abs(mistake.coef))
-
-    def count_from(self, made: int) -> None:
-        """Continue after this number of updates, which some rules count."""
 
     # --- scores and decisions of all samples ---
 
@@ -273,16 +272,17 @@ class Problem:
         return signed
 
     def dual(self, mistakes: Mistakes) -> Array:
-        """Return the coefficients summed by sample: (N, 1), or (N, K)."""
-        signed = self.signed(mistakes)
+        """Return the coefficients as they are in the end, summed by sample: (N, 1), or (N, K)."""
+        at_end = np.arange(len(mistakes.sample) + 1) == len(mistakes.sample)
+        signed = self.signed(mistakes._replace(coef=mistakes.coef * mistakes.carried(at_end)[1:]))
         columns = [np.bincount(mistakes.sample, column, len(self.y)) for column in signed.T]
         return np.stack(columns, axis=1)
 
     def replay(self, weights: Weights, mistakes: Mistakes) -> None:
         """Make the updates of these mistakes again in place, rounding as training did."""
         if not self.can_compile:
-            for mistake in mistakes.rows():
-                self.redo(weights, mistake)
+            for i, _, coef, predicted in mistakes.rows():
+                self.update(weights, i, predicted, abs(coef))
             return
         from torchperc.rules import loops
 
@@ -310,9 +310,10 @@ class Problem:
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
         """Return the float64 sum of the weights over ``steps`` steps."""
         device = start.bias.device
-        weight, bias = (values.to(device, torch.float64) * steps for values in start)
+        often = mistakes.carried(np.diff(mistakes.step, prepend=0, append=steps))
+        weight, bias = (values.to(device, torch.float64) * float(often[0]) for values in start)
         if len(mistakes.sample):
-            coefs = self.dual(mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
+            coefs = self.dual(Mistakes(*mistakes[:4])._replace(coef=mistakes.coef * often[1:]))
             weight = weight + self.samples.weighted_sum(torch.from_numpy(coefs).to(device))
             bias = bias + torch.from_numpy(coefs.sum(0) * self.bias_step).to(device)
         return Weights(weight, bias)
@@ -342,10 +343,14 @@ class Problem:
         model: Model = log.averaged()
         return model
 
+    @cached_property
+    def squared(self) -> Array:
+        """‖x‖² + β of every sample; with K classes twice that: (N,)."""
+        return (host(self.samples.squared_norms()) + self.bias_step) * (1 if self.num_classes is None else 2)
+
     def squared_radius(self, ids: Array) -> float:
         """Return R² = max ‖x‖² + β over some samples, β being the bias step; twice that with K classes."""
-        squares = host(self.samples.squared_norms())[ids]
-        return (float(squares.max()) + self.bias_step) * (1 if self.num_classes is None else 2)
+        return float(self.squared[ids].max())
 
     def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield a block of samples, the first state's number, and the decisions of S states: (n, S).
@@ -360,8 +365,8 @@ class Problem:
                 yield block, first, self.labels(host(self.state_scores(part.double(), weight, bias)))
             first += len(states)
             states = []
-            for mistake in mistakes.part(first - 1, first - 1 + at_once).rows():
-                self.redo(weights, mistake)
+            for j in range(first - 1, min(first - 1 + at_once, len(mistakes.sample))):
+                self.replay(weights, mistakes.part(j, j + 1))
                 states.append(weights.clone())
 
     def state_scores(self, samples: Samples, weight: Tensor, bias: Tensor) -> Tensor:
@@ -399,11 +404,7 @@ class Problem:
     def describe(self) -> dict[str, Any]:
         """Return what a saved log must know of the problem besides the data."""
         about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
-        return {**about, **self.about_rule(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
-
-    def about_rule(self) -> dict[str, Any]:
-        """Return the rule as plain data: of the perceptron its tie and margin."""
-        return vars(self.rule) if isinstance(self.rule, PerceptronRule) else self.rule.describe()
+        return {**about, **self.rule.describe(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
 
     def samples_like(self, X: Data, name: str = "X") -> Samples:
         """Return checked samples of the width, type and device of the training samples."""

@@ -180,7 +180,8 @@ class RuleRun:
         self._sums: dict[str, Any] = {}  # of the running average
         self._ends: list[int] = []
         self._seen = {self._digest(): 0}
-        self._total = math.nan if start.any_nonzero or problem.rule.shrinks else 0.0  # Σ c over all mistakes
+        classic = type(problem.rule) is PerceptronRule and not start.any_nonzero
+        self._total = 0.0 if classic else math.nan  # Σ c over all mistakes
         self._counted = 0.0  # the mistakes, as the mistake bound counts them
 
     @cached_property
@@ -271,7 +272,7 @@ class RuleRun:
         values = {"theory/lower": lower, "theory/mistakes": self._counted}
         if record.upper is not None:
             values["theory/upper"] = record.upper
-            if lower > 0 and (sizes == sizes[0]).all() and self.problem.rule.bounds_updates:
+            if lower > 0 and (sizes == sizes[0]).all():
                 values["theory/bound"] = self.problem.rule.bound(self.squared_radius, lower, float(sizes[0]))
         return {name: value for name, value in values.items() if math.isfinite(value)}
 
@@ -362,7 +363,7 @@ class RuleRun:
         columns = {name: column.cpu().numpy() for name, column in state["mistakes"][self._rank].items()}
         self._found, self._sums = [self.problem.from_columns(columns)], {}
         self.history = [EpochRecord(*record) for record in state["history"]]
-        self.problem.count_from(sum(record.mistakes for record in self.history))
+        self.problem.made[0] = sum(record.mistakes for record in self.history)
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
         self.order.load_state_dict(state["order"][self._rank])
         for name in _COUNTS:
@@ -378,7 +379,7 @@ class Stream:
         self.scale = 1.0
         self._total: Any = None
         self._steps = 0
-        self._made = 0  # updates, of rules that count them
+        self._made = 0  # updates
         self._left: tuple[Tensor, ...] = ()
 
     def go_on(self, lr: float) -> tuple[Any, float]:
@@ -399,10 +400,11 @@ class Stream:
     def learn(self, problem: Problem, start: Any, engine: Engine, ids: Array, select: str) -> RuleResult:
         """Make one pass over samples; the result's model is that of the whole stream."""
         weights = start.clone()
-        problem.count_from(self._made)
+        problem.made[0] = self._made
         found = engine(problem, weights, ids)
-        self._made += len(found.sample) * problem.rule.counts
-        total = math.nan if start.any_nonzero or problem.rule.shrinks else float(np.abs(found.coef).sum())
+        self._made += len(found.sample)
+        classic = type(problem.rule) is PerceptronRule and not start.any_nonzero
+        total = float(np.abs(found.coef).sum()) if classic else math.nan
         record = _record(problem, weights, len(found.sample), total)
         verdict, cycle = _verdict(problem, start, weights, found)
         log = MistakeLog(problem, start, (found,), torch.from_numpy(np.array([len(ids)])))
@@ -425,8 +427,7 @@ class Stream:
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly."""
         weights, total = (None if each is None else each.state_dict() for each in (self.weights, self._total))
-        made = {"made": self._made} if self._made else {}
-        return {"weights": weights, "total": total, "scale": self.scale, "steps": self._steps, **made}
+        return {"weights": weights, "total": total, "scale": self.scale, "steps": self._steps, "made": self._made}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on any device."""

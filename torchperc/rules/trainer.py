@@ -14,6 +14,7 @@ from torchperc.rules import make_problem as make
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, SELECTS, Order, check_order
 from torchperc.rules.decision import PerceptronRule, Rule
 from torchperc.rules.engines import Engine, choose_engine
+from torchperc.rules.family import check_rule, check_supported
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult, RuleRun, Stream
 
@@ -92,8 +93,6 @@ class RuleTrainer:
         if rule is not None:
             if self.rule != PerceptronRule():
                 raise ValueError(f"tie={tie!r} and margin={margin} are the rule's own, found rule={rule}; omit them")
-            from torchperc.rules.family import check_rule  # which the perceptron does without
-
             self.rule = check_rule(rule)
         self.bias_step = None if bias_step is None else check_choice("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
@@ -128,15 +127,6 @@ class RuleTrainer:
             raise ValueError("prove=True is about hyperplanes in the space of X, and there is a kernel; leave it out")
         if self.kernel is not None and self.engine not in ("auto", "reference"):
             raise ValueError(f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}; leave it out")
-        refused = {
-            f"lr={self.lr}": self.lr != 1.0 and "lr" in self.rule.refused,
-            f"class_weight={self.class_weight}": self.class_weight is not None and "sample_weight" in self.rule.refused,
-            f"engine={self.engine!r}": callable(self.engine) and not isinstance(self.rule, PerceptronRule),
-            f"kernel={self.kernel and self.kernel.name!r}": self.kernel is not None and self.rule.shrinks,
-            f"distributed={self.distributed!r}": self.distributed is not None and self.rule.shrinks,
-        }
-        for option in (text for text, given in refused.items() if given):
-            raise ValueError(f"{option} cannot be used with rule={self.rule}; leave it out")
         for option in self._need_all_samples(online=False) if self.distributed else ():
             why = "needs all samples in one process; leave it out"
             raise ValueError(f"{option} cannot be used with distributed={self.distributed!r}: it {why}")
@@ -224,12 +214,13 @@ class RuleTrainer:
         kernel; ``both`` requires at least two classes.
         """
         if has_own_rule(net):
-            if not isinstance(self.rule, PerceptronRule):
-                raise ValueError(f"rule={self.rule} is not for a {type(net).__name__}, which has its own; leave it out")
             found: tuple[Problem, Any, np.ndarray[Any, Any]] = net.rule_problem(self, X, y, sample_weight, *going_on)
-            return found
-        start, scale = going_on or (None, None)
-        return make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
+        else:
+            start, scale = going_on or (None, None)
+            found = make.make_problem(self, net, X, y, sample_weight, start, scale, classes, both)
+        if not isinstance(self.rule, PerceptronRule):
+            check_supported(self, net, *found)
+        return found
 
     def run_options(self, problem: Problem, ids: np.ndarray[Any, Any], seed: int) -> dict[str, Any]:
         """Return the options of a :class:`RuleRun` over some samples of a problem."""
@@ -252,8 +243,7 @@ class RuleTrainer:
         order = self.order if isinstance(self.order, str) else "explicit"
         bias = {} if self.bias_step is None else {"bias_step": self.bias_step}
         rest = {"order": order, "seed": self.seed, "select": self.select, "max_epochs": self.max_epochs}
-        own = {} if isinstance(self.rule, PerceptronRule) else self.rule.describe()
-        return {"tie": self.tie, **bias, "lr": self.lr, "margin": self.margin, **rest, **own}
+        return {**self.rule.describe(), **bias, "lr": self.lr, **rest}
 
     def partial_fit(self, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Learn online: one pass over these samples, which may be of one class only.

@@ -45,8 +45,9 @@ def loop(**options):
     return njit(cache=True, nogil=True, **options)
 
 
-def row(rows, i):  # pragma: no cover - compiled
+def row(rows, i):
     """Return the values and the columns of sample i."""
+    return _row_of(rows, i)(rows, i)
 
 
 @overload(row)
