@@ -14,7 +14,6 @@ from torchperc._checks import check_number
 from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import exact_dtype
 from torchperc.nn.heads import NAMED_HEADS, Head, RegressionHead
-from torchperc.rules.make_problem import check_class_weight
 
 
 class LitClassifier(LitDescent):
@@ -89,11 +88,15 @@ class LitClassifier(LitDescent):
 
 
 def factors(class_weight: Any) -> Any:
-    """Return factors per class as a list, those per label as they are; others than numbers are refused."""
+    """Return factors per class as a list, those per label as a dict, words and ``None`` as they are."""
     values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
-    if isinstance(values, list | tuple):
-        return [check_number(f"class_weight[{k}]", value, at_least=0) for k, value in enumerate(values)]
-    return check_class_weight(values)
+    if values is None or isinstance(values, str):
+        return values
+    if not isinstance(values, Mapping | list | tuple):
+        raise TypeError(f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {values!r}")
+    pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
+    found = {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in pairs}
+    return found if isinstance(values, Mapping) else list(found.values())
 
 
 def by_label(given: Mapping[int, float] | list[float], classes: int | None) -> dict[int, float]:
