@@ -41,6 +41,19 @@ def test_a_loss_in_the_place_of_a_head_is_told_its_name(head, instead):
         L.LitClassifier(tp.Perceptron(2), head=head)
 
 
+@pytest.mark.parametrize("as_given", [torch.tensor, np.array, list])
+def test_class_weights_may_be_a_tensor(tmp_path, as_given):
+    for make in (L.LitClassifier, L.LitRule):
+        runs = []
+        for weight in ({-1: 1.0, 1: 5.0}, as_given([1.0, 5.0])):
+            lit = make(tp.Perceptron(3), lr=0.5, class_weight=weight)
+            fit(tmp_path, lit, loader(TRAIN, 20), epochs=2)
+            runs.append(lit.net.weight)
+        assert torch.equal(*runs)
+    with pytest.raises(ValueError, match="class_weight has 3 factors for 2 classes"):
+        fit(tmp_path, L.LitClassifier(tp.Perceptron(3), class_weight=[1, 2, 3]), loader(TRAIN))
+
+
 def test_a_loaded_rule_knows_its_verdict(tmp_path):
     lit = L.LitRule(tp.Perceptron(2))
     fit(tmp_path, lit, loader(tp.data.gate("AND")), epochs=20, callbacks=[ModelCheckpoint(tmp_path, "kept")],
@@ -55,6 +68,23 @@ def test_the_learning_rate_is_left_to_its_monitor(tmp_path):
     for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
         fit(tmp_path, lit, loader(TRAIN), epochs=1)
         assert "lr" not in table(tmp_path)
+
+
+def test_an_earlier_run_in_the_folder_is_kept(tmp_path):
+    def run(epochs, ckpt=None):
+        trainer = L.make_trainer(tmp_path, epochs, accelerator="cpu", enable_progress_bar=False)
+        trainer.fit(L.LitClassifier(tp.Perceptron(3), lr=0.1 * epochs), loader(TRAIN), ckpt_path=ckpt)
+        return (tmp_path / "last.ckpt").read_bytes()
+
+    first = run(1)
+    second = run(2)
+    assert (tmp_path / "version_0" / "last.ckpt").read_bytes() == first != second
+    assert len(list(tmp_path.glob("events.*"))) == len(list((tmp_path / "version_0").glob("events.*"))) == 1
+    run(3, tmp_path / "last.ckpt")  # which is resumed where it is
+    assert not (tmp_path / "version_1").exists()
+    assert len(list(tmp_path.glob("events.*"))) == 2
+    run(1)
+    assert (tmp_path / "version_1" / "last.ckpt").is_file()
 
 
 @pytest.mark.parametrize(

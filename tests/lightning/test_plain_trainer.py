@@ -285,9 +285,8 @@ def test_weights_that_balance_the_classes_are_the_rules_alone(tmp_path):
     fit(tmp_path, lit, loader(TRAIN))
     tp.RuleTrainer(max_epochs=3, class_weight=tp.functional.balanced_weights(TRAIN[1])).fit(net, *TRAIN)
     assert torch.equal(lit.net.weight, net.weight)
-    for other in ("balanced", [1.0, 5.0]):
-        with pytest.raises(TypeError, match=r"class_weight.*(balanced_weights|label: factor)"):
-            L.LitClassifier(tp.Perceptron(3), class_weight=other)
+    with pytest.raises(TypeError, match=r"class_weight.*balanced_weights"):
+        L.LitClassifier(tp.Perceptron(3), class_weight="balanced")
 
 
 @pytest.mark.parametrize("kind", ["gradient", "sample", "rule"])

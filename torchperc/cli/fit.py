@@ -26,7 +26,7 @@ from torchperc.learn.candidates import few_threads
 from torchperc.learn.results import score
 from torchperc.lightning import LitClassifier, LitRegressor, LitRule, TabularDataModule, fitted_model, quiet
 from torchperc.lightning.checkpoints import LAST
-from torchperc.lightning.trainer import make_trainer
+from torchperc.lightning.trainer import trainer_in
 from torchperc.model.model_file import MODEL, load_safetensors, save_safetensors
 from torchperc.reports.results import CONFIG, CURVES, RESULTS
 from torchperc.samples import process_group
@@ -87,9 +87,7 @@ def run(command: str, words: list[str]) -> None:
         made = _made(words, f"torchperc {command}")
         options = {name: value for name, value in made.config_init.trainer.items() if value is not None}
         callbacks, epochs = options.pop("callbacks", []), options.pop("max_epochs", 100)
-        trainer = make_trainer(
-            made.config.out, epochs, callbacks=callbacks, picture_every=made.config.picture_every, **options
-        )
+        trainer = trainer_in(made.config.out, epochs, callbacks, made.config.picture_every, **options)
         try:
             if command == "fit":
                 _fit(made, trainer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import warnings
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from torchperc._checks import check_choice, check_number
 from torchperc.lightning._pl import pl
+from torchperc.lightning.checkpoints import LAST
 from torchperc.lightning.loader import divergence
 from torchperc.samples.process_group import gather
 
@@ -208,6 +210,25 @@ class RandomState(pl.Callback):
 
 def _generator(device: str) -> Any:
     return torch if device == "cpu" else torch.get_device_module(device)
+
+
+class SetAside(pl.Callback):
+    """Move the files of an earlier run in a folder to ``version_0``, ``version_1``, …, unless it is resumed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self._earlier = [path for name in (LAST, "hparams.yaml", "events.out.*") for path in self.folder.glob(name)]
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Move them before anything is written, except the event file that the logger has opened already."""
+        resumed = trainer.ckpt_path is not None and Path(trainer.ckpt_path).absolute().parent == self.folder.absolute()
+        if trainer.is_global_zero and self._earlier and not resumed:
+            versions = (self.folder / f"version_{number}" for number in count())
+            target = next(path for path in versions if not path.exists())
+            target.mkdir()
+            for path in self._earlier:
+                path.rename(target / path.name)
+        self._earlier = []
 
 
 def _copied(module: pl.LightningModule) -> dict[str, Tensor]:

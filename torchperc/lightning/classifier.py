@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from torchperc._checks import check_number
 from torchperc.lightning.base import LitDescent
 from torchperc.lightning.metrics import exact_dtype
 from torchperc.nn.heads import NAMED_HEADS, Head, RegressionHead
-from torchperc.rules.make_problem import check_class_weight
 
 
 class LitClassifier(LitDescent):
@@ -40,8 +40,8 @@ class LitClassifier(LitDescent):
         scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
         interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
         monitor: the metric of a ``ReduceLROnPlateau`` scheduler, such as ``"loss/val"``.
-        class_weight: a factor per label for its loss, as ``{label: factor}``;
-            :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
+        class_weight: a factor per label for its loss, as ``{label: factor}`` or as a tensor in the order of the classes
+            (−1 first); :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
 
     Example:
         >>> import torch, torchperc as tp
@@ -63,12 +63,12 @@ class LitClassifier(LitDescent):
         *,
         interval: str = "epoch",
         monitor: str | None = None,
-        class_weight: Mapping[int, float] | None = None,
+        class_weight: Mapping[int, float] | Sequence[float] | Tensor | None = None,
     ) -> None:
         super().__init__(net, head, lr, update, optimizer, scheduler, interval, monitor)
         if isinstance(self.head, RegressionHead):
             raise ValueError("head=RegressionHead() predicts numbers and no classes; use LitRegressor(net)")
-        self.class_weight: Any = check_class_weight(class_weight)
+        self.class_weight = class_weight = factors(class_weight)  # Lightning compares arguments by ==
         if isinstance(class_weight, str):
             raise TypeError(f"class_weight={class_weight!r} needs the labels; use tp.functional.balanced_weights(y)")
         self.table: Tensor | None = None  # of the factors, on the device
@@ -81,12 +81,31 @@ class LitClassifier(LitDescent):
         if self.class_weight is None:
             return weight
         if self.table is None or self.table.device != y.device:
-            labels = (-1, 1) if classes is None else tuple(range(classes))
-            if unknown := self.class_weight.keys() - set(labels):
-                raise ValueError(
-                    f"class_weight names label {unknown.pop()!r}; the labels are {', '.join(map(str, labels))}"
-                )
-            values = [self.class_weight.get(label, 1.0) for label in labels]
+            values = list(by_label(self.class_weight, classes).values())
             self.table = torch.tensor(values, dtype=exact_dtype(y.device), device=y.device)
         factors = self.table[(y > 0).long() if classes is None else y.clamp(0, classes - 1)]  # the loss checks labels
         return factors if weight is None else weight * factors
+
+
+def factors(class_weight: Any) -> Any:
+    """Return factors per class as a list, those per label as a dict, words and ``None`` as they are."""
+    values = class_weight.tolist() if hasattr(class_weight, "tolist") else class_weight
+    if values is None or isinstance(values, str):
+        return values
+    if not isinstance(values, Mapping | list | tuple):
+        raise TypeError(f"class_weight must be {{label: factor}} or a tensor of a factor per class, found {values!r}")
+    pairs = values.items() if isinstance(values, Mapping) else enumerate(values)
+    found = {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in pairs}
+    return found if isinstance(values, Mapping) else list(found.values())
+
+
+def by_label(given: Mapping[int, float] | list[float], classes: int | None) -> dict[int, float]:
+    """Return the factor of every label: −1 and +1, or 0 to K − 1."""
+    labels = (-1, 1) if classes is None else tuple(range(classes))
+    if isinstance(given, list):
+        if len(given) != len(labels):
+            raise ValueError(f"class_weight has {len(given)} factors for {len(labels)} classes; give one each")
+        given = dict(zip(labels, given, strict=True))
+    if unknown := given.keys() - set(labels):
+        raise ValueError(f"class_weight names label {unknown.pop()!r}; the labels are {', '.join(map(str, labels))}")
+    return {label: given.get(label, 1.0) for label in labels}

@@ -87,9 +87,10 @@ class TabularDataModule(PreparedData, pl.LightningDataModule):
         return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
-        """A hash of the data, the scaling, and the seed of split and order."""
+        """A hash of the data, the encoding, the scaling, and the seed of split and order."""
         scalers = [scaler and scaler.state() for scaler in (self.scaler, self.target_scaler)]
-        return {"data": self.digest, "labels": list(self.dataset.labels), "scalers": scalers, "seed": self.seed}
+        fitted = {"labels": list(self.dataset.labels), "encoding": self.encoder and self.encoder.to_json()}
+        return {"data": self.digest, "scalers": scalers, "seed": self.seed, **fitted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""

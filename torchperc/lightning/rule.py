@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torchperc._checks import check_choice, is_sparse
 from torchperc.lightning.base import LitModel
 from torchperc.lightning.checkpoints import CheckpointError, plain
+from torchperc.lightning.classifier import by_label, factors
 from torchperc.lightning.metrics import exact_dtype
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
@@ -50,7 +51,7 @@ class LitRule(LitModel):
         select: which weights the net has in the end. ``"averaged"`` and ``"voted"`` put the average into the net after
             every epoch; with ``"pocket"`` and ``"best-validation"`` the net has the last weights until the run ends.
             ``"best-validation"`` uses the Trainer's validation, of several loaders the last.
-        class_weight: a factor per label for its updates, or ``"balanced"``.
+        class_weight: a factor per label for its updates, as for :class:`LitClassifier`; or ``"balanced"``.
         distributed: ``"mix"`` if several processes learn together.
         rule: as for :class:`~torchperc.RuleTrainer`, a rule of torchperc.
 
@@ -74,12 +75,15 @@ class LitRule(LitModel):
         engine: str = "auto",
         seed: int = 0,
         margin: float = 0.0,
-        class_weight: Mapping[int, float] | str | None = None,
+        class_weight: Mapping[int, float] | Sequence[float] | Tensor | str | None = None,
         prove: bool = False,
         distributed: str | None = None,
         rule: Rule | Mapping[str, Any] | str | None = None,
     ) -> None:
         super().__init__(net, PerceptronHead())
+        if isinstance(class_weight := factors(class_weight), list):
+            units = len(getattr(self.net, "weight", ()))
+            class_weight = by_label(class_weight, None if units == 1 else units)
         check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         options = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select, "engine": engine}
         options |= {"seed": seed, "margin": margin, "class_weight": class_weight, "prove": prove}

@@ -11,7 +11,7 @@ from typing import Any
 
 from torchperc._checks import require_packages
 from torchperc.lightning._pl import pl
-from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
+from torchperc.lightning.callbacks import RandomState, SaveOnSignal, SetAside, StopOnDivergence
 from torchperc.lightning.checkpoints import LAST, SafeCheckpointIO
 from torchperc.lightning.tensorboard import Board
 
@@ -42,8 +42,8 @@ def make_trainer(
     Args:
         folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
             resumes exactly: from the end of an epoch with any loader that draws by torch's global generator; from
-            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does. Give
-            each run a folder of its own: the checkpoint of an earlier run in it is replaced.
+            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does. An earlier
+            run in the folder is moved to ``version_0``, ``version_1``, …, unless it is resumed.
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary, see :class:`Board`.
@@ -58,6 +58,13 @@ def make_trainer(
         >>> lit.result.verdict.name, lit.result.mistakes
         ('SEPARATED', 18)
     """
+    return trainer_in(folder, max_epochs, [*callbacks, SetAside(folder)], picture_every, **options)
+
+
+def trainer_in(
+    folder: str | Path, max_epochs: int, callbacks: Sequence[pl.Callback], picture_every: int, **options: Any
+) -> pl.Trainer:
+    """Return the Trainer of :func:`make_trainer`, for a folder whose earlier runs the caller takes care of."""
     quiet()
     folder = Path(folder)
     if "logger" not in options:
