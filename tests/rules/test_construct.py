@@ -193,7 +193,7 @@ def test_on_a_device(device):
 def test_models_and_exported_files(tmp_path, method):
     X, y = points(2)
     net = build(X, y, method, max_epochs=20).net
-    model = FittedModel.of(net, labels=("a", "b"))
+    model = FittedModel(net, labels=("a", "b"))
     assert model.predict(X) == [("a", "b")[label] for label in (y > 0).long().tolist()]
     model.save(tmp_path / "weights.safetensors")
     assert FittedModel.load(tmp_path).predict(X) == model.predict(X)
