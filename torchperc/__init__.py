@@ -8,7 +8,7 @@ from types import ModuleType
 
 from lazy_loader import attach_stub
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
 
 
