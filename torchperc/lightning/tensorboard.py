@@ -104,7 +104,7 @@ class Board(pl.Callback):
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
         self._pictured, head = epoch, getattr(pl_module, "head", None)
         classifies = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
-        if classifies and self._batches and self._batches[0][0].shape[1:] == (2,):
+        if classifies and _boards(trainer) and self._batches and self._batches[0][0].shape[1:] == (2,):
             from torchperc.plots import DecisionRegionDisplay
 
             X, y = map(torch.cat, zip(*self._batches, strict=True))

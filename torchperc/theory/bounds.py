@@ -47,12 +47,12 @@ def mistake_bound(
         >>> round(mistake_bound(AND, [-1, -1, -1, 1]), 6), mistake_bound(AND, [-1, 1, 1, -1])
         (51.0, inf)
     """
-    points = Points.of(X, bias_step)
-    check_labels(y, len(points), class_count(num_classes))
+    check_labels(y, len(points := Points.of(X, bias_step)), class_count(num_classes))
     margin, lr = check_number("margin", margin, at_least=0), check_number("lr", lr, above=0)
-    if gamma is None:
-        gamma = max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=num_classes).margin
-    if check_number("gamma", gamma) <= 0:
+    if rule is not None and not hasattr(rule, "bound"):
+        raise TypeError(f"rule must be a rule such as tp.rules.ROMMA(), found {rule!r}")
+    options: Any = {"regularize_bias": True, "bias_step": bias_step, "num_classes": num_classes}
+    if (gamma := max_margin(X, y, **options).margin if gamma is None else check_number("gamma", gamma)) <= 0:
         return math.inf
     squared = points.squared_radius(num_classes)
     return float(rule.bound(squared, gamma, lr)) if rule is not None else (squared + 2 * margin / lr) / gamma**2
