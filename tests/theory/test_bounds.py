@@ -529,6 +529,7 @@ test_bad_input_is_named = refusals(
     (lambda: mistake_bound(*AND, margin=-1), ValueError, "margin=-1"),
     (lambda: mistake_bound(*AND, lr=0), ValueError, "lr=0"),
     (lambda: mistake_bound(*AND, gamma=math.nan), ValueError, "gamma=nan"),
+    (lambda: mistake_bound(*AND, rule="romma"), TypeError, "rule.*'romma'"),
     (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "zero"),
     (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 0.0), ValueError, "gamma=0.0"),
     (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
