@@ -90,7 +90,8 @@ def must_fail(words):
     """Whether a command may not take these words, whatever it is: unknown words, and numbers that are none."""
     if words[-1] in ("--no-such-option", "words"):
         return True
-    numeric = {action.option_strings[-1] for name in COMMANDS for action in options(name) if action.type}
+    typed = [each for name in COMMANDS for each in options(name) if each.type and each.dest != "separator"]
+    numeric = {each.option_strings[-1] for each in typed}
     return words[-1] in NO_NUMBERS and words[-2] in numeric
 
 
